@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
+from minitensor import _forks
+
 __all__ = ["Future", "collect_all", "wait_all"]
 
 T = TypeVar("T")
@@ -19,7 +21,7 @@ class Future(Generic[T]):
     """
 
     def __init__(self, *, devices: Sequence[Any] | None = None) -> None:
-        self._done = threading.Condition()
+        self._done = threading.Condition(_forks.lock())
         self._set = False
         self._value: Any = None
         self._error: BaseException | None = None
@@ -94,7 +96,7 @@ def collect_all(futures: Sequence[Future[Any]]) -> Future[list[Future[Any]]]:
     gathered: Future[list[Future[Any]]] = Future()
     given = list(futures)
     left = [len(given)]
-    lock = threading.Lock()
+    lock = _forks.lock()
 
     def one(_: Future[Any]) -> None:
         with lock:

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <utility>
 
 #include "core/faults.h"
 
@@ -22,25 +23,25 @@ size_t round_up(size_t bytes, size_t unit) {
 }  // namespace
 
 Scratch::~Scratch() {
-    std::free(data_);
-    delete aside_;
+    if (block_) std::free(block_->data);
+    delete block_;
 }
 
 void* Scratch::get_aside(size_t bytes) {
     Scratch* scratch = this;
     for (int depth = 0; depth < t_handlers; ++depth) {
-        if (!scratch->aside_) scratch->aside_ = new Scratch;
-        scratch = scratch->aside_;
+        if (!scratch->block_) scratch->block_ = new Block;
+        scratch = &scratch->block_->aside;
     }
-    if (bytes > scratch->capacity_) scratch->grow(bytes);
-    return scratch->data_;
+    if (!scratch->block_ || bytes > scratch->block_->capacity) scratch->grow(bytes);
+    return scratch->block_->data;
 }
 
 void Scratch::grow(size_t bytes) {
     fault_point(FaultPlace::Allocation);
-    std::free(data_);
-    data_ = nullptr;
-    capacity_ = 0;
+    if (!block_) block_ = new Block;
+    std::free(std::exchange(block_->data, nullptr));
+    block_->capacity = 0;
     const bool huge = bytes >= kHugePage;
     const size_t size = round_up(bytes, huge ? kHugePage : 4096);
     void* data = std::aligned_alloc(huge ? kHugePage : 64, size);
@@ -48,8 +49,8 @@ void Scratch::grow(size_t bytes) {
 #if defined(__linux__)
     if (huge) madvise(data, size, MADV_HUGEPAGE);  // only a hint
 #endif
-    data_ = data;
-    capacity_ = size;
+    block_->data = data;
+    block_->capacity = size;
 }
 
 }  // namespace mt

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
+from minitensor import _forks
 from minitensor.distributed.errors import DistBackendError
 from minitensor.futures import Future
 
@@ -99,7 +100,7 @@ class _WorkFuture(Future[Any]):
     def __init__(self, work: Work) -> None:
         super().__init__()
         self._work = work
-        self._closing = threading.Lock()
+        self._closing = _forks.lock()
         self._watched = False
 
     def _close(self) -> None:

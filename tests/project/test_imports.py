@@ -25,7 +25,7 @@ MINITENSOR = [
     ["_C", "_forks", "_lazy", "_warning", "futures", "signal", "step_stats", "testing"],
     ["profile_events"],
     ["_checked", "_copying", "_foreach", "_hooks", "_programs", "_public_names", "_return_types", "_tensor_str"],
-    ["_torch_function", "amp", "creation", "dtypes", "functional", "masked", "multiprocessing", "settings"],
+    ["futures", "_torch_function", "amp", "creation", "dtypes", "functional", "masked", "multiprocessing", "settings"],
     ["ops", "return_types", "storage", "timeline", "typed_tensors"],
     # Functions that call ops: how they are entered, those of linear algebra, all others.
     ["composite.registry"],

@@ -65,4 +65,4 @@ def test_threads_memory_leaves_room_for_other_libraries():
     fields = header.unpack_from(text)
     start, size, count = fields[4], fields[8], fields[9]
     segments = [struct.unpack_from("<IIQQQQQQ", text, start + k * size) for k in range(count)]
-    assert sum(memory for kind, *_, memory, _ in segments if kind == 7) <= 1376
+    assert sum(memory for kind, *_, memory, _ in segments if kind == 7) <= 1344

@@ -40,6 +40,9 @@ def test_locks_of_the_process_are_known_to_forks():
     assert sorted(set(found)) == [
         "minitensor/_forks.py: os.register_at_fork",
         "minitensor/_forks.py: threading.RLock",
+        # Conditions of locks that `_forks` made.
+        "minitensor/distributed/stores/store.py: threading.Condition",
+        "minitensor/futures.py: threading.Condition",
         "minitensor/ops/interruptible.py: threading.Lock",  # a call's own, let go in the child
     ]
     own = {  # of one call or one pool, which a child makes anew

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
+from minitensor import _forks
 from minitensor.distributed.errors import DistStoreError, QueueEmptyError
 
 __all__ = ["HashStore", "PrefixStore", "Store"]
@@ -263,7 +264,7 @@ class HashStore(TableStore):
     def __init__(self) -> None:
         super().__init__()
         self._table = Table()
-        self._changed = threading.Condition()
+        self._changed = threading.Condition(_forks.lock())
 
     def _call(self, name: str, keys: Sequence[str], values: Sequence[bytes], timeout: timedelta | None) -> bytes | None:
         call: Callable[..., bytes | None] = getattr(self._table, name)
