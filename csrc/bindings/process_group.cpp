@@ -12,6 +12,7 @@
 #include "distributed/mpi_channel.h"
 #include "distributed/shared_channel.h"
 #include "distributed/socket_channel.h"
+#include "trace/plan.h"
 
 namespace mt::py {
 
@@ -123,6 +124,7 @@ PyTypeObject CallType = make_call_type();
 
 Tensor& given(PyObject* object) {
     if (!is_tensor(object)) fail_type("expected a tensor");
+    trace::check_open("a call of a process group");
     Tensor& tensor = *tensor_of(object);
     if (!on_host(tensor) || on_jit_device(tensor) || is_sparse(tensor) || tensor.device().type == DeviceType::Meta)
         fail("a process group reads and writes tensors on the CPU");

@@ -60,6 +60,7 @@ OPTIONS = [
     {"gradient_as_bucket_view": True},
     {"find_unused_parameters": True},
     {"static_graph": True},
+    {"bucket_cap_mb_list": [0.0001, 0.001], "forward_sync_buffers": False, "batched_grad_copy": True},
     {"bucket_cap_mb": 0.001, "static_graph": True, "gradient_as_bucket_view": True},
 ]
 
@@ -246,4 +247,4 @@ def test_what_is_refused(tmp_path):
 
 def test_assignment_to_buckets():
     parameters = [mt.zeros(n) for n in (10, 20, 30, 40, 5)] + [mt.zeros(3, dtype=mt.float64)]
-    assert bucket_assignment(parameters, [5, 4, 3, 2, 1, 0], 100, 200) == [[5], [4, 3], [2, 1], [0]]
+    assert bucket_assignment(parameters, [5, 4, 3, 2, 1, 0], (100, 200)) == [[5], [4, 3], [2, 1], [0]]

@@ -13,15 +13,15 @@ FIRST_BUCKET_BYTES = 1 << 20
 BUCKET_BYTES = 25 << 20
 
 
-def bucket_assignment(parameters: Sequence[Any], order: Sequence[int], first: int, following: int) -> list[list[int]]:
+def bucket_assignment(parameters: Sequence[Any], order: Sequence[int], limits: Sequence[int]) -> list[list[int]]:
     """Parts of `order`, numbers of parameters, such that each has one dtype and device and about the bytes of a bucket.
 
-    A bucket is full with the parameter that reaches its size. The first one is small, so that something is on its way
-    early. Buckets are in the order in which they begin.
+    A bucket is full with the parameter that reaches its limit. Buckets of a dtype and device have one limit after the
+    other, and those that are left the last one. Buckets are in the order in which they begin.
     """
     open_: dict[Any, list[int]] = {}
     sizes: dict[Any, int] = {}
-    limits: dict[Any, int] = {}
+    full: dict[Any, int] = {}  # how many buckets are
     found: list[list[int]] = []
     for number in order:
         parameter = parameters[number]
@@ -32,8 +32,8 @@ def bucket_assignment(parameters: Sequence[Any], order: Sequence[int], first: in
             sizes[key] = 0
         open_[key].append(number)
         sizes[key] += parameter.numel() * parameter.element_size()
-        if sizes[key] >= limits.get(key, first):
-            limits[key] = following
+        if sizes[key] >= limits[min(full.get(key, 0), len(limits) - 1)]:
+            full[key] = full.get(key, 0) + 1
             del open_[key]
     return found
 

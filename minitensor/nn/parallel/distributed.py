@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,12 +11,19 @@ from typing import Any
 
 import minitensor as mt
 from minitensor import distributed as dist
+from minitensor._warning import users_level
 from minitensor.distributed.algorithms.join import Join, Joinable, JoinHook
 from minitensor.distributed.coalesced import broadcast_coalesced
 from minitensor.nn.modules import Module
 from minitensor.nn.parallel.reducer import Reducer
 
 __all__ = ["DistributedDataParallel"]
+
+_OLDER = (
+    "`broadcast_buffers` is deprecated: use `forward_sync_buffers`. With it false all processes still "
+    "begin with the buffers of rank 0, with `broadcast_buffers=False` they don't"
+)
+_BOTH = "`broadcast_buffers` is deprecated, and ignored where `forward_sync_buffers` is given"
 
 # Not attributes: a compiled function that calls the module compares these before each call, and what counts the
 # gradients of a pass is another at every one. A program has its own exchanges.
@@ -29,8 +37,10 @@ class DistributedDataParallel(Module, Joinable):
     All processes make it of the same module, and begin with the parameters and buffers of rank 0 (`init_sync`). Names
     in its state dict begin with "module.", as in PyTorch.
 
-    `broadcast_buffers`: before each forward pass buffers become those of rank 0. `bucket_cap_mb`: gradients are
-    exchanged in buckets of so many MiB; by default the first is 1 MiB and the others 25. Their sizes change no bit.
+    `forward_sync_buffers`: before each forward pass buffers become those of rank 0 (`broadcast_buffers` is its older
+    name; if that is false, they don't at the beginning either). `bucket_cap_mb`: gradients are exchanged in buckets of
+    so many MiB; by default the first is 1 MiB and the others 25. `bucket_cap_mb_list` has a number for each bucket, the
+    last one for those that are left. Their sizes change no bit. `batched_grad_copy` is taken: copies are as they are.
     `find_unused_parameters`: some parameters may play no part in a pass, which is seen in the graph of the result.
     `gradient_as_bucket_view`: `.grad` is a part of a bucket's memory, which saves a copy. `static_graph`: every pass
     uses the same parameters as the first one.
@@ -58,6 +68,9 @@ class DistributedDataParallel(Module, Joinable):
         mixed_precision: Any = None,
         device_mesh: Any = None,
         skip_all_reduce_unused_params: bool = False,
+        bucket_cap_mb_list: Sequence[int] | None = None,
+        batched_grad_copy: bool = False,
+        forward_sync_buffers: bool | None = None,
     ) -> None:
         super().__init__()
         Joinable.__init__(self)
@@ -88,7 +101,11 @@ class DistributedDataParallel(Module, Joinable):
         _GROUPS[self] = group
         self.dim = dim
         self.device = named[0][1].device
-        self.broadcast_buffers = True if broadcast_buffers is None else broadcast_buffers
+        if broadcast_buffers is not None:
+            warnings.warn(_BOTH if forward_sync_buffers is not None else _OLDER, FutureWarning, users_level())
+        sync_buffers = broadcast_buffers is not False if forward_sync_buffers is None else True
+        self.forward_sync_buffers = sync_buffers if forward_sync_buffers is None else forward_sync_buffers
+        self.batched_grad_copy = batched_grad_copy
         self.find_unused_parameters = find_unused_parameters
         self.gradient_as_bucket_view = gradient_as_bucket_view
         self.static_graph = static_graph
@@ -96,13 +113,19 @@ class DistributedDataParallel(Module, Joinable):
         self.require_forward_param_sync = True
         if bucket_cap_mb is not None and bucket_cap_mb <= 0:
             raise ValueError(f"bucket_cap_mb must be positive, got {bucket_cap_mb}")
+        capacities: list[float] = (
+            [*bucket_cap_mb_list] if bucket_cap_mb_list else [bucket_cap_mb] if bucket_cap_mb else []
+        )
+        if any(capacity <= 0 for capacity in capacities):
+            raise ValueError(f"bucket_cap_mb_list must have positive numbers, got {capacities}")
         self._module_buffers = [b for n, b in module.named_buffers() if n not in ignored]
         self._check_same(named)
         if init_sync:
             others = [p for n, p in module.named_parameters() if n not in ignored]
-            broadcast_coalesced([*others, *self._module_buffers], self.process_group, 0)
+            buffers = self._module_buffers if sync_buffers else []
+            broadcast_coalesced([*others, *buffers], self.process_group, 0)
         self._options: dict[str, Any] = {
-            "bucket_bytes": None if bucket_cap_mb is None else int(bucket_cap_mb * (1 << 20)),
+            "bucket_bytes": [int(capacity * (1 << 20)) for capacity in capacities] or None,
             "find_unused": find_unused_parameters,
             "as_view": gradient_as_bucket_view,
             "static": static_graph,
@@ -119,6 +142,15 @@ class DistributedDataParallel(Module, Joinable):
 
         reducer.on_start = tell_joined
         _REDUCERS[self] = reducer
+
+    @property
+    def broadcast_buffers(self) -> bool:
+        """The older name of `forward_sync_buffers`."""
+        return self.forward_sync_buffers
+
+    @broadcast_buffers.setter
+    def broadcast_buffers(self, value: bool) -> None:
+        self.forward_sync_buffers = value
 
     @property
     def reducer(self) -> Reducer:
@@ -178,7 +210,7 @@ class DistributedDataParallel(Module, Joinable):
 
     def will_sync_module_buffers(self) -> bool:
         """Return whether the next forward pass takes buffers from rank 0."""
-        return self.require_forward_param_sync and self.broadcast_buffers and bool(self._module_buffers)
+        return self.require_forward_param_sync and self.forward_sync_buffers and bool(self._module_buffers)
 
     def _sync_buffers(self) -> None:
         source = 0

@@ -47,7 +47,7 @@ class Reducer:
         named: Sequence[tuple[str, Any]],
         group: Any,
         *,
-        bucket_bytes: int | None = None,
+        bucket_bytes: Sequence[int] | None = None,
         find_unused: bool = False,
         as_view: bool = False,
         static: bool = False,
@@ -55,7 +55,8 @@ class Reducer:
         self.names = [name for name, _ in named]
         self.parameters = [parameter for _, parameter in named]
         self.group = group
-        self.limits = (FIRST_BUCKET_BYTES, BUCKET_BYTES) if bucket_bytes is None else (bucket_bytes, bucket_bytes)
+        # The first is small, so that something is on its way early.
+        self.limits = (FIRST_BUCKET_BYTES, BUCKET_BYTES) if bucket_bytes is None else tuple(bucket_bytes)
         self.find_unused = find_unused
         self.as_view = as_view
         self.static = static
@@ -84,7 +85,7 @@ class Reducer:
         self._handles = []
 
     def _build(self, order: Sequence[int]) -> None:
-        assigned = bucket_assignment(self.parameters, order, *self.limits)
+        assigned = bucket_assignment(self.parameters, order, self.limits)
         self.buckets = [Bucket(k, part, [self.parameters[n] for n in part]) for k, part in enumerate(assigned)]
         self.place = {n: (b, k) for b in self.buckets for k, n in enumerate(b.numbers)}
 
