@@ -17,6 +17,9 @@ os.environ.setdefault("MT_WAKE_THREADS", "always")
 # Programs of tests keep nothing for those of others, unless a test asks for it.
 os.environ.setdefault("CI", "true")
 
+# Programs of libraries, which scripts/ecosystem runs where these are installed.
+collect_ignore = ["ecosystem"]
+
 CLUSTERED = "--auto_jit" in os.environ.get("MT_JIT_FLAGS", "")
 
 

@@ -76,8 +76,7 @@ PyObject* call_wait(PyObject* self, PyObject* limit) {
     Call& call = *call_object(self).call;
     int64_t nanoseconds = INT64_MAX;
     if (limit != Py_None) {
-        const double seconds = PyFloat_AsDouble(limit);
-        if (seconds == -1) check_python();
+        const double seconds = to_double(limit);
         if (seconds < 9e9) nanoseconds = static_cast<int64_t>(seconds * 1e9);
     }
     bool done;
@@ -102,10 +101,11 @@ PyObject* call_source(PyObject* self, void*) { return PyLong_FromLong(call_objec
 PyMethodDef call_methods[] = {{"wait", method<call_wait>(), METH_O,
                                "wait(seconds or None) -> whether it is done; signals are handled meanwhile."},
                               {}};
-PyGetSetDef call_attributes[] = {{"done", call_done, nullptr, "Whether it is.", nullptr},
-                                 {"error", call_error, nullptr, "What went wrong, or None.", nullptr},
-                                 {"source", call_source, nullptr, "The rank that a message came from, or -1.", nullptr},
-                                 {}};
+PyGetSetDef call_attributes[] = {
+    {"done", slot<call_done>, nullptr, "Whether it is.", nullptr},
+    {"error", slot<call_error>, nullptr, "What went wrong, or None.", nullptr},
+    {"source", slot<call_source>, nullptr, "The rank that a message came from, or -1.", nullptr},
+    {}};
 
 PyTypeObject make_call_type() {
     PyTypeObject type = blank_type();
@@ -113,7 +113,7 @@ PyTypeObject make_call_type() {
     type.tp_doc = "A call of a group of processes that has begun.";
     type.tp_basicsize = sizeof(CallObject);
     type.tp_flags = Py_TPFLAGS_DEFAULT;
-    type.tp_dealloc = call_dealloc;
+    type.tp_dealloc = slot<call_dealloc>;
     type.tp_methods = call_methods;
     type.tp_getset = call_attributes;
     return type;
@@ -459,7 +459,7 @@ PyMethodDef communicator_methods[] = {
     {"forget", method<py_forget>(), METH_NOARGS, "In a forked child: closes what is the parent's."},
     {}};
 PyGetSetDef communicator_attributes[] = {
-    {"failure", failure_text, nullptr, "Why no more calls can be made, or None.", nullptr}, {}};
+    {"failure", slot<failure_text>, nullptr, "Why no more calls can be made, or None.", nullptr}, {}};
 
 }  // namespace
 
@@ -468,7 +468,7 @@ bool init_process_group(PyObject* module) {
     CommunicatorType.tp_doc = "The calls of a group of processes.";
     CommunicatorType.tp_basicsize = sizeof(CommunicatorObject);
     CommunicatorType.tp_flags = Py_TPFLAGS_DEFAULT;
-    CommunicatorType.tp_dealloc = communicator_dealloc;
+    CommunicatorType.tp_dealloc = slot<communicator_dealloc>;
     CommunicatorType.tp_methods = communicator_methods;
     CommunicatorType.tp_getset = communicator_attributes;
     return PyType_Ready(&CallType) == 0 && PyModule_AddType(module, &CommunicatorType) == 0;

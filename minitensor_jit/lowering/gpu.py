@@ -153,12 +153,12 @@ def _attention_backward(
 
 def _block_rows(queries: int, keys: int, itemsize: int, causal: bool) -> int:
     """How many queries csrc/kernels/cpu/nn/attention.cpp takes at a time."""
-    most = min(max(32, queries // 128 * 16), 256) if causal else 256
-    return min(max(32, min((512 << 10) // itemsize // keys // 16 * 16, most)), queries)
+    most = min(max(24, queries // 8 // 24 * 24), 240) if causal else 240
+    return min(max(24, min((512 << 10) // itemsize // max(keys, 1) // 24 * 24, most)), queries)
 
 
 def _sum_of_blocks(b: Lowering, x: Instruction, y: Instruction, rows: int) -> Instruction:
-    """x^T y, summed up in blocks of rows that are added one after the other."""
+    """x^T y, summed up in blocks of rows that are added one after the other, the last one first."""
     batch, total, m = x.dims
     n = y.dims[2]
     blocks = -(-total // rows)
@@ -171,7 +171,7 @@ def _sum_of_blocks(b: Lowering, x: Instruction, y: Instruction, rows: int) -> In
         parts.append(b.reshape(some, (batch, blocks, rows, some.dims[2])))
     products = matrix_product(b, _turned(b, parts[0]), parts[1])
     made: Instruction | None = None
-    for k in range(blocks):
+    for k in reversed(range(blocks)):
         part = b.reshape(b.slice(products, (0, k, 0, 0), (batch, k + 1, m, n)), (batch, m, n))
         made = part if made is None else b.add(made, part)
     assert made is not None

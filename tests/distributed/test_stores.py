@@ -97,7 +97,7 @@ def meets(rank, method, port):
 
 @pytest.mark.parametrize("method", ["env", "tcp", "store"])
 def test_ways_to_meet(method, tmp_path):
-    from test_faults import free_port
+    from test_lost_ranks import free_port
 
     assert run(2, meets, tmp_path, method, free_port(), begin=False) == [[2, 2]] * 2
 

@@ -437,7 +437,7 @@ def test_settings_are_read_by_those_who_make_calls():
         "autograd": {"autocast.h", "formula.cpp", "tape.cpp", "engine.cpp", "saved_tensor.cpp", "view_history.cpp"},
         # Programs and what stands for a backward pass are kept for the settings that they were made under.
         "trace": {
-            "program.cpp", "policy.cpp", "trace.cpp",
+            "program.cpp", "policy.cpp", "known_runs.cpp", "trace.cpp",
             "gradient_graph.cpp", "backward_program.cpp", "whole_backward.cpp",
         },
     }  # fmt: skip
