@@ -30,6 +30,9 @@ pytestmark = pytest.mark.sampled(3)
 
 # Numbers that no integer has become the smallest one, as in PyTorch (docs/numerics.md); XLA takes the nearest.
 OTHER_NUMBERS = {"cast", "_assign"}
+# XLA reads these, but does not run them on the CPU: our custom-calls are not its own, and its runtime there has none for
+# a collective-broadcast ("not supported by XLA:CPU ThunkEmitter", JAX 0.10.2).
+ONLY_READ = ("custom-call(", "collective-broadcast(")
 # What is left of 1 + tanh(x) near -1 is, in float32, the error of the tanh, and XLA has another one. So in float64.
 CANCELS = {"_gelu_tanh_backward"}
 
@@ -70,7 +73,7 @@ def test_xla_reads_and_runs_what_an_op_becomes(name: str) -> None:
     for module in modules(name):
         text = print_module(module)
         same(text, module)
-        if "custom-call" not in text and name not in OTHER_NUMBERS:
+        if not any(opcode in text for opcode in ONLY_READ) and name not in OTHER_NUMBERS:
             arguments = random_arguments(module, 1)
             close(run_in_xla(text, arguments), evaluate(module, arguments))
         optimised = run_pipeline(module, PipelineOptions(verify=True))

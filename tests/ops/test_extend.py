@@ -100,6 +100,25 @@ def test_a_shape_rule_and_several_results():
     extend.check(extremes, [(x, 0), (x.double(), 1)])
 
 
+def test_what_a_kernel_gives_is_no_write_to_the_result():
+    op = soft_clip(lower=None)
+    x = mt.tensor([0.5, -1.5], requires_grad=True)
+
+    def versions():
+        y = op(x)
+        before = y._version
+        (y * y).sum().backward()
+        return before, y._version, mt.zeros(2).copy_(y)._version
+
+    assert versions() == (0, 0, 1)
+    assert mt.function(versions)() == (0, 0, 1)
+    with mt.jit_scope():
+        assert versions() == (0, 0, 1)
+    out = mt.empty(2)
+    op(x.detach(), out=out)
+    assert out._version == 1
+
+
 def test_gradients_through_it_are_differentiable():
     op = soft_clip()
     x = mt.tensor([0.5, -1.5], dtype=mt.float64, requires_grad=True)

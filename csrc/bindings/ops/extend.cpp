@@ -1,5 +1,8 @@
 // Ops whose kernel and shape rule are Python callables, and which are recorded like any other op.
+#include <utility>
+
 #include "bindings/py.h"
+#include "dispatch/call.h"
 #include "dispatch/registry.h"
 #include "dispatch/settings.h"
 #include "trace/trace.h"
@@ -58,6 +61,23 @@ void infer_in_python(Call& call) {
     call.compute = call.results[0].dtype;
 }
 
+// What a kernel gives is the first content of a result, and no write that versions count.
+class FirstContent {
+  public:
+    explicit FirstContent(Tensor& result)
+        : result_(result), version_(version_of(result)), log_(std::exchange(function_log, nullptr)) {}
+    FirstContent(const FirstContent&) = delete;
+    ~FirstContent() {
+        version_of(result_) = version_;
+        function_log = log_;
+    }
+
+  private:
+    Tensor& result_;
+    uint32_t version_;
+    FunctionLog* log_;
+};
+
 void run_in_python(Call& call) {
     InPython in_python(call);
     size_t promised = call.result_count;
@@ -76,6 +96,7 @@ void run_in_python(Call& call) {
         Operand destination, source;
         destination.tensor = call.outputs[i];
         source.tensor = results[i].get();
+        FirstContent first(*call.outputs[i]);
         call_op_inplace(copy, *call.outputs[i], {destination, source});
     }
 }
