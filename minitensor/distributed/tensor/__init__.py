@@ -1,6 +1,6 @@
-"""Tensors whose dimensions are split over ranks: the names alone, by which libraries ask what a tensor is.
+"""Tensors whose dimensions are split over ranks: the names by which libraries ask what a tensor is, and placements.
 
-No tensor is one. To make one is a NotImplementedError.
+No tensor is split. To make one that is is a NotImplementedError.
 """
 
 from __future__ import annotations
@@ -9,8 +9,19 @@ from typing import Any, NoReturn
 
 import minitensor as mt
 from minitensor.distributed.device_mesh import DeviceMesh, init_device_mesh
+from minitensor.distributed.tensor.placement_types import Partial, Placement, Replicate, Shard
 
-__all__ = ["DTensor", "DeviceMesh", "distribute_tensor", "init_device_mesh"]
+__all__ = [
+    "DTensor",
+    "DeviceMesh",
+    "Partial",
+    "Placement",
+    "Replicate",
+    "Shard",
+    "distribute_module",
+    "distribute_tensor",
+    "init_device_mesh",
+]
 
 
 class DTensor(mt.Tensor):
@@ -22,7 +33,17 @@ class DTensor(mt.Tensor):
             "DTensor: tensors are not split over ranks; all_gather and all_to_all move their parts"
         )
 
+    @staticmethod
+    def from_local(*arguments: Any, **named: Any) -> NoReturn:
+        """Raise NotImplementedError."""
+        raise NotImplementedError("DTensor.from_local: tensors are not split over ranks")
+
 
 def distribute_tensor(*arguments: Any, **named: Any) -> NoReturn:
     """Raise NotImplementedError."""
     raise NotImplementedError("distribute_tensor: tensors are not split over ranks")
+
+
+def distribute_module(*arguments: Any, **named: Any) -> NoReturn:
+    """Raise NotImplementedError."""
+    raise NotImplementedError("distribute_module: parameters are not split over ranks")

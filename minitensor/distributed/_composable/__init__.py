@@ -1,0 +1,1 @@
+"""PyTorch's place of what is made of modules without wrapping them."""
