@@ -63,10 +63,12 @@ def direction(rng, x):
 
 
 def at_a_corner(form, name):
-    """Equal elements share an extreme; the mean of nothing is NaN."""
+    """Equal elements share an extreme; the mean of nothing is NaN; of collectives only sums have gradients."""
     operands = [a for a in form if isinstance(a, Operand)]
-    return (DOMAINS.get(name) == "distinct" and any(a.layout == "expanded" for a in operands)) or (
-        name == "mean" and any(0 in a.shape for a in operands)
+    return (
+        (DOMAINS.get(name) == "distinct" and any(a.layout == "expanded" for a in operands))
+        or (name == "mean" and any(0 in a.shape for a in operands))
+        or (name == "_all_reduce" and form[1] != 0)
     )
 
 
