@@ -199,6 +199,28 @@ def test_randomness():
     assert len({tuple(row) for row in different.tolist()}) == 4
 
 
+def test_randomness_after_a_function_three_levels_in():
+    class Double(mt.autograd.Function):
+        generate_vmap_rule = True
+
+        @staticmethod
+        def forward(x):
+            return x * 2
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            pass
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 2
+
+    one = vmap(lambda a: Double.apply(a) + mt.rand(()), randomness="different")
+    drawn = vmap(vmap(one, randomness="same"), randomness="different")(mt.zeros(2, 3, 4)).numpy()
+    assert (drawn == drawn[:, :1]).all()
+    assert len(set(drawn[:, 0].ravel().tolist())) == 8
+
+
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [

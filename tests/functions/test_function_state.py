@@ -342,6 +342,13 @@ def an_attribute_by_attrgetter():
 
 
 @row
+def an_attribute_of_an_attribute_by_attrgetter():
+    t, get = Thing(), operator.attrgetter("inner.value")
+    t.inner = Thing()
+    return lambda x: x * get(t), lambda: setattr(t.inner, "value", 5.0)
+
+
+@row
 def a_bound_method():
     t = Thing()
     return t.apply, lambda: setattr(t, "value", 5.0)

@@ -30,8 +30,8 @@ pytestmark = pytest.mark.sampled(3)
 
 # Numbers that no integer has become the smallest one, as in PyTorch (docs/numerics.md); XLA takes the nearest.
 OTHER_NUMBERS = {"cast", "_assign"}
-# XLA reads these, but does not run them on the CPU: our custom-calls are not its own, and its runtime there has none for
-# a collective-broadcast ("not supported by XLA:CPU ThunkEmitter", JAX 0.10.2).
+# XLA reads these, but does not run them on the CPU: our custom-calls are not its own, and its runtime there has none
+# for a collective-broadcast ("not supported by XLA:CPU ThunkEmitter", JAX 0.10.2).
 ONLY_READ = ("custom-call(", "collective-broadcast(")
 # What is left of 1 + tanh(x) near -1 is, in float32, the error of the tanh, and XLA has another one. So in float64.
 CANCELS = {"_gelu_tanh_backward"}

@@ -28,6 +28,12 @@ def two():
         pool.put(count)
 
 
+def test_the_library_of_numpys_wheel_is_found():
+    with open("/proc/self/maps") as maps:
+        loaded = any("/numpy.libs/" in line and "openblas" in line for line in maps)
+    assert POOLS or not loaded
+
+
 @pytest.mark.skipif(not POOLS, reason="NumPy is not built with OpenBLAS")
 @pytest.mark.parametrize(("n", "own", "expected"), [(8, 2, 1), (256, 2, 1), (257, 2, 2), (257, 1, 1)])
 def test_how_many_threads_a_matrix_gets(monkeypatch, two, n, own, expected):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import minitensor as mt
+from minitensor.ops import ROWS
 
 RNG = np.random.default_rng(2)
 NORMS = [None, "backward", "ortho", "forward"]
@@ -106,6 +107,10 @@ def test_refusals():
     ):
         with pytest.raises(error, match=says):
             call()
+    with pytest.raises(RuntimeError, match="Expected complex numbers, but got float32"):
+        ROWS["_fft_c2c"].call(x, (1,), 0, True)
+    with pytest.raises(RuntimeError, match="Expected real numbers, but got complex64"):
+        ROWS["_fft_r2c"].call(c, (1,), 0, True)
 
 
 # ---- gradients

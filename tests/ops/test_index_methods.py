@@ -44,6 +44,14 @@ def test_index_put_takes_numbers_as_tensors():
         x.index_put((), mt.tensor(4.0))
 
 
+def test_put_replaces_unless_it_is_to_add():
+    x, places, source = mt.arange(6.0).reshape(2, 3), mt.tensor([4, 0]), mt.tensor([10.0, 20.0])
+    replaced, added = [[20, 1, 2], [3, 10, 5]], [[20, 1, 2], [3, 14, 5]]
+    assert mt.put(x, places, source).tolist() == x.put(places, source).tolist() == replaced
+    assert mt.put(x, places, source, True).tolist() == x.put(places, source, accumulate=True).tolist() == added
+    assert x.clone().put_(places, source).tolist() == replaced
+
+
 def test_index_fill_keeps_the_order_of_dimensions():
     assert mt.zeros(3, 5).T.index_fill(0, mt.tensor([1]), 2.0).stride() == (1, 5)
 

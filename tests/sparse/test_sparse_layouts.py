@@ -321,6 +321,9 @@ def test_sizes_change_in_place():
     assert like.shape == (2, 3)
     assert like._nnz() == 0
     assert mt.empty_like(coo().to_sparse_csr()).shape == (2, 3)
+    for make in (mt.zeros_like, mt.empty_like):
+        assert not make(coo()).requires_grad
+        assert make(coo(), requires_grad=True).requires_grad
     s = coo()
     s.copy_(mt.eye(2, 3).to_sparse())
     assert s.to_dense().tolist() == mt.eye(2, 3).tolist()
