@@ -121,6 +121,12 @@ def _lower_permute(b: Any, x: Any, pairs: Sequence[int], group: int) -> Any:
     return _where(b, group, b.collective_permute(x, named))
 
 
+def _refuse_unordered(call: Any) -> str | None:
+    if call.params[0] in (3, 4) and call.complex:
+        return "complex numbers have no order"
+    return None
+
+
 def _refuse_uneven(call: Any) -> str | None:
     results, parts, _ = call.params
     if len({*results, *parts}) > 1:
@@ -181,6 +187,7 @@ _all_reduce = _collective(
     kernel=lambda x, op, group: _of(group).all_reduce(x, op),
     lower=_lower_all_reduce,
     vjp=_reduced,
+    refuse=_refuse_unordered,
 )
 _all_gather = _collective(
     "_all_gather(Tensor input, int group)",

@@ -120,7 +120,7 @@ def test_older_drivers_get_older_code(planned):
         """
         x = mt.ones(8, device="cuda")
         print((x * 2.0).sum().item())
-        from minitensor_jit.runtime.cuda.context import GPU
+        from minitensor_jit.runtime.cuda.context import gpu
         print(gpu(0).target.name, gpu(0).target.ptx_version)
         """,
         "devices=1, capability=(9, 0), driver_version=11040, ptx_version=(7, 4)",
