@@ -21,6 +21,7 @@ import pytest
 
 import minitensor as mt
 from minitensor import nn
+from minitensor_jit.runtime.compiler import no_collections
 
 NUMBER = 1.0
 FLAG = True
@@ -1418,6 +1419,18 @@ def test_what_changes_between_calls_is_noticed(name, jit_compile):
     for k, (got, wanted) in enumerate(zip(values_of(compiled, change), expected, strict=True)):
         assert got.dtype == wanted.dtype
         np.testing.assert_array_equal(got.numpy(), wanted.numpy(), err_msg=f"call {k} of {name}")
+
+
+def test_compiling_leaves_the_collector_as_it_was():
+    on = gc.isenabled()
+    try:
+        for before in (True, False):
+            (gc.enable if before else gc.disable)()
+            with no_collections():
+                assert not gc.isenabled()
+            assert gc.isenabled() is before
+    finally:
+        (gc.enable if on else gc.disable)()
 
 
 def test_the_collector_is_the_programs():
