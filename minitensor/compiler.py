@@ -9,6 +9,7 @@ from typing import Any, TypeVar, overload
 
 import minitensor
 from minitensor import _C, nn
+from minitensor.autograd.grad_mode import Decorating
 
 __all__ = [
     "allow_in_graph",
@@ -24,6 +25,7 @@ __all__ = [
     "nested_compile_region",
     "reset",
     "set_default_backend",
+    "set_stance",
     "wrap_numpy",
 ]
 
@@ -204,6 +206,56 @@ def get_default_backend() -> str | Callable[..., Any]:
 def set_default_backend(backend: str | Callable[..., Any] | None) -> None:
     """Set it; None for the first one again. RuntimeError for one that is not there."""
     _default[0] = "inductor" if backend is None else _known(backend)
+
+
+class set_stance(Decorating):  # noqa: N801  (PyTorch's name)
+    """Set what compiled functions do: at once, until the end of a `with` statement, or in a function's calls.
+
+    - `"default"`: a call that has no program is compiled.
+    - `"force_eager"`: calls run the Python function as it is.
+    - `"eager_on_recompile"`: a call that has a kept program runs it; others run the Python function as it is.
+    - `"fail_on_recompile"`: those others raise `RuntimeError`, the first one of a function too.
+    - `"eager_then_compile"`, `"aot_eager_then_compile"`: the first call without a program runs the Python function as
+      it is, later ones are compiled.
+
+    A function whose programs can't be kept, as it reads values for one, has none in any call (docs/functions.md). The
+    stance holds for all threads, and for what :func:`compile` and :func:`minitensor.function` made, not for scopes,
+    sessions and flags. What a call does within what is being recorded belongs to that.
+
+    With the stance `"default"`, `force_backend` is the backend of all that is compiled: `"eager"` and its like are as
+    `"force_eager"`. What :func:`compile` made for an eager backend is the function itself, and stays so.
+    `skip_guard_eval_unsafe` allows that comparisons are left out; none is. RuntimeError for a stance or backend that is
+    not there, `force_backend` with another stance, and in a compiled function.
+    """
+
+    def __init__(
+        self,
+        stance: str = "default",
+        *,
+        skip_guard_eval_unsafe: bool = False,
+        force_backend: str | Callable[..., Any] | None = None,
+    ) -> None:
+        if force_backend is not None and stance != "default":
+            raise RuntimeError(f"set_stance: force_backend goes with the stance 'default', not with {stance!r}")
+        self._stance = "force_eager" if force_backend is not None and _known(force_backend) in _RUNS else stance
+        self._before = _C.stance()
+        self.__enter__()
+
+    def __enter__(self) -> None:
+        if _C.in_recorded_call():
+            raise RuntimeError("set_stance: the stance can't be set in a compiled function")
+        _C.set_stance(self._stance)
+
+    def __exit__(self, *exception: object) -> None:
+        _C.set_stance(self._before)
+
+    def __call__(self, function: _F) -> _F:
+        """Return the function with the stance in its calls; as a decorator it is not set at once."""
+        _C.set_stance(self._before)
+        return super().__call__(function)
+
+    def _again(self) -> set_stance:
+        return set_stance(self._stance)
 
 
 def nested_compile_region(

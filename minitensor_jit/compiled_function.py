@@ -40,6 +40,7 @@ class _Recorder:
         self._jit_compile = jit_compile
         self._asks = asks
         self.compiled: Any = None  # a weak reference
+        self._ran = False  # eagerly, before it was compiled
         # Programs for arguments that aren't just tensors and numbers, by their structure.
         self._variants: OrderedDict[Structure, Any] = OrderedDict()
         self._watches: dict[int, _Watch] = {}  # by the id of what has the programs
@@ -49,11 +50,16 @@ class _Recorder:
         self._held: list[AnyExecutable] = []
 
     @property
+    def directed(self) -> bool:
+        """Whether it is compiled since someone asked for it, who may say otherwise."""
+        return self._asks
+
+    @property
     def _fn(self) -> Callable[..., Any]:
         return self._get()
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if self._jit_compile is False:
+        if self._jit_compile is False or (self._asks and _C.stance() == "force_eager"):
             return self._fn(*args, **kwargs)
         if not kwargs and all(isinstance(arg, _SIMPLE) for arg in args):
             return self.record(self.compiled(), args, args, kwargs)
@@ -74,8 +80,10 @@ class _Recorder:
 
     def record(self, compiled: Any, inputs: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the function, recorded; its program is kept in `compiled` if there is one, for `inputs`."""
-        current_compiler()
         nested = _C.is_recording()
+        if self._asks and not nested and self._stays_eager(compiled):
+            return self._fn(*args, **kwargs)
+        current_compiler()
         watch = _Watch() if nested or compiled is None else self._watches.setdefault(id(compiled), _Watch())
         owner = 0 if nested else self.compiled().owner
         whole = bool(self._jit_compile)
@@ -86,6 +94,21 @@ class _Recorder:
             )
         self._used.update((module, ref(executable)) for module, executable in used.items())
         return result
+
+    def _stays_eager(self, compiled: Any) -> bool:
+        """Whether a call without a program is not to be compiled, as `compiler.set_stance` says."""
+        stance = _C.stance()
+        if stance == "default":
+            return False
+        if stance == "fail_on_recompile" and not _C.program_busy():
+            watch = self._watches.get(id(compiled))
+            why = (watch and watch.why) or "no program that is kept is for its arguments and what it reads"
+            name = getattr(self._fn, "__qualname__", type(self._fn).__name__)
+            raise RuntimeError(f"{name} would be compiled, and the stance is 'fail_on_recompile': {why}")
+        if stance.endswith("eager_then_compile"):
+            first, self._ran = not self._ran, True
+            return first
+        return True
 
     def _run(
         self,
@@ -286,7 +309,7 @@ def weak_function(get: Callable[[], Callable[..., Any]]) -> Any:
 
 
 def _made(recorder: _Recorder) -> Any:
-    compiled = _C.CompiledFunction(recorder)
+    compiled = _C.CompiledFunction(recorder, recorder.directed)
     recorder.compiled = ref(compiled)
     compiled.__dict__["_recorder"] = recorder
     return compiled

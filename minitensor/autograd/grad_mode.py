@@ -14,7 +14,7 @@ from minitensor import _C
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class _Decorator(_C.GradMode):
+class Decorating:
     """A mode that is a decorator as well."""
 
     __slots__ = ()
@@ -22,10 +22,6 @@ class _Decorator(_C.GradMode):
     def _again(self) -> AbstractContextManager[None]:
         """The same mode, for one of the calls that may go on at the same time."""
         raise NotImplementedError
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """How it is copied and pickled: a copy is not entered."""
-        return type(self), ()
 
     def __call__(self, function: F) -> F:
         """The function with the mode in force while it runs."""
@@ -64,6 +60,16 @@ class _Decorator(_C.GradMode):
                 return stop.value
 
         return wrapped
+
+
+class _Decorator(Decorating, _C.GradMode):
+    """A mode of differentiation that is a decorator as well."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """How it is copied and pickled: a copy is not entered."""
+        return type(self), ()
 
 
 class no_grad(_C.NoGrad, _Decorator):  # noqa: N801  (PyTorch's name)

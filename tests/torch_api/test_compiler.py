@@ -140,3 +140,125 @@ def test_reset_forgets_code():
     assert mt.jit.cache_info()["size"] > 0
     mt.compiler.reset()
     assert mt.jit.cache_info()["size"] == 0
+
+
+class TestStance:
+    """What PyTorch documents of `torch.compiler.set_stance`."""
+
+    @pytest.fixture(autouse=True)
+    def _default_after(self):
+        yield
+        mt.compiler.set_stance("default")
+
+    @pytest.fixture
+    def seen(self):
+        return []
+
+    @pytest.fixture
+    def f(self, seen):
+        def f(x, more=None):
+            seen.append(mt.compiler.is_compiling())
+            return x * 2 if more is None else x * 2 + more["y"]
+
+        return mt.compile(f)
+
+    @pytest.fixture
+    def g(self):
+        return mt.compile(lambda x, more=None: x.exp() * 2 + (more or {"y": 0.5})["y"], fullgraph=True)
+
+    def test_ways_to_set_it(self, f, seen):
+        @mt.compiler.set_stance("force_eager")
+        def within():
+            f(mt.ones(2))
+
+        within()
+        f(mt.ones(2))
+        with mt.compiler.set_stance("force_eager"):
+            f(mt.ones(2))
+        f(mt.ones(2))
+        mt.compiler.set_stance("force_eager")
+        f(mt.ones(2))
+        with mt.compiler.set_stance():
+            f(mt.ones(2))
+        f(mt.ones(2))
+        assert seen == [False, True, False, True, False, True, False]
+
+    def test_a_generator_has_it_while_it_runs(self, f, seen):
+        @mt.compiler.set_stance("force_eager")
+        def generator():
+            for _ in range(2):
+                yield f(mt.ones(2))
+
+        for _ in generator():
+            f(mt.ones(2))
+        assert seen == [False, True, False, True]
+
+    def test_force_eager_ignores_programs_and_demands(self, g):
+        @mt.compile(fullgraph=True)
+        def looks(x):
+            return x * 2 if x.sum() > 0 else x
+
+        for _ in range(3):
+            g(mt.ones(3))
+        hits = g.hits
+        assert hits
+        with mt.compiler.set_stance("force_eager"):
+            assert looks(mt.ones(1)).tolist() == [2]
+            assert mt.equal(g(mt.ones(3)), g.__wrapped__(mt.ones(3)))
+        assert g.hits == hits
+        with pytest.raises(mt.InvalidArgumentError):
+            looks(mt.ones(1))
+
+    @pytest.mark.parametrize("more", [None, {"y": 1.0}])
+    def test_recompiling(self, g, more):
+        for _ in range(3):
+            g(mt.ones(3), more)
+        programs, hits = g.programs, g.hits
+        for stance in ("eager_on_recompile", "fail_on_recompile"):
+            with mt.compiler.set_stance(stance):
+                assert mt.equal(g(mt.ones(3), more), g.__wrapped__(mt.ones(3), more))
+                hits += 1
+                assert g.hits == hits
+                if stance == "eager_on_recompile":
+                    assert mt.equal(g(mt.ones(4).double(), more), g.__wrapped__(mt.ones(4).double(), more))
+                else:
+                    with pytest.raises(RuntimeError, match="would be compiled, and the stance is 'fail_on_recompile'"):
+                        g(mt.ones(4).double(), more)
+        assert (g.programs, g.hits) == (programs, hits)
+        g(mt.ones(4).double(), more)
+        assert g.programs == programs + 1
+
+    @pytest.mark.parametrize("stance", ["eager_then_compile", "aot_eager_then_compile"])
+    def test_eager_then_compile(self, f, seen, stance):
+        mt.compiler.set_stance(stance)
+        for size in (3, 3, 4):
+            f(mt.ones(size))
+        assert seen == [False, True, True]
+
+    def test_forced_backends(self, f, seen):
+        with mt.compiler.set_stance(force_backend="eager"):
+            f(mt.ones(2))
+        with mt.compiler.set_stance(force_backend="inductor"):
+            f(mt.ones(2))
+        assert seen == [False, True]
+        with pytest.raises(RuntimeError, match="unknown backend 'none'"):
+            mt.compiler.set_stance(force_backend="none")
+        with pytest.raises(RuntimeError, match="goes with the stance 'default'"):
+            mt.compiler.set_stance("force_eager", force_backend="inductor")
+
+    def test_what_is_refused_sets_nothing(self):
+        mt.compiler.set_stance("eager_on_recompile")
+        with pytest.raises(RuntimeError, match="unknown stance 'eager'; there are 'default', 'force_eager'"):
+            mt.compiler.set_stance("eager")
+        with pytest.raises(RuntimeError, match="unknown stance 3"):
+            mt.compiler.set_stance(3)
+        mt.compiler.set_stance()
+
+        @mt.compile
+        def sets(x):
+            mt.compiler.set_stance("force_eager")
+            return x
+
+        with pytest.raises(RuntimeError, match="in a compiled function"):
+            sets(mt.ones(1))
+        assert mt._C.stance() == "default"

@@ -1,6 +1,7 @@
 // mt.function's object: keeps a program for each kind of arguments; a call that fits one never runs Python.
 #include <cstddef>
 #include <cstring>
+#include <iterator>
 #include <string>
 #include <unordered_set>
 
@@ -32,6 +33,15 @@ struct Entry {
     PyObject* result_type;
 };
 
+// What compiled functions do that have no program for a call (compiler.set_stance); with kForceEager they use none at
+// all.
+constexpr const char* kStances[] = {"default",           "force_eager",        "eager_on_recompile",
+                                    "fail_on_recompile", "eager_then_compile", "aot_eager_then_compile"};
+constexpr size_t kForceEager = 1;
+size_t g_stance = 0;  // guarded by the interpreter's lock
+// Whether of the programs that this thread looked at last one fits, but was running on another thread.
+thread_local bool program_busy = false;
+
 uint64_t g_owners = 0;
 // Those whose calls repeat themselves and are short all the same.
 std::unordered_set<uint64_t> g_short;
@@ -47,6 +57,7 @@ struct FunctionObject {
     std::vector<Entry>* entries;
     uint64_t hits;
     uint64_t owner;
+    bool directed;  // follows the stance
 };
 
 FunctionObject* self_of(PyObject* o) { return reinterpret_cast<FunctionObject*>(o); }
@@ -121,6 +132,7 @@ PyObject* call_miss(PyObject* self, PyObject* const* args, size_t nargs, PyObjec
 // What a kept program gives for these arguments; null if none fits.
 PyObject* run_program(PyObject* self, PyObject* const* args, size_t nargs) {
     FunctionObject& f = *self_of(self);
+    program_busy = false;
     if (nargs > kMaxArguments || trace::recording()) return nullptr;
     if (may_override() && mode_overrides()) return nullptr;  // who wants to see the calls
     Tensor* tensors[kMaxArguments];
@@ -139,7 +151,10 @@ PyObject* run_program(PyObject* self, PyObject* const* args, size_t nargs) {
         if (guards && !guards_hold(guards.get())) continue;
         Ref<Tensor> results[kMaxResults];
         trace::Suspend suspend;
-        if (!program->run(tensors, results)) continue;  // busy on another thread
+        if (!program->run(tensors, results)) {  // busy on another thread
+            program_busy = true;
+            continue;
+        }
         ++f.hits;
         return pack(result_type.get(), results, program->result_count());
     }
@@ -150,6 +165,7 @@ PyObject* function_vectorcall(PyObject* self, PyObject* const* args, size_t narg
     return guarded([&]() -> PyObject* {
         auto nargs = static_cast<size_t>(PyVectorcall_NARGS(nargsf));
         FunctionObject& f = *self_of(self);
+        if (f.directed && g_stance == kForceEager) return call_miss(self, args, nargs, kwnames);
         if (!kwnames || !PyTuple_GET_SIZE(kwnames))
             if (PyObject* result = run_program(self, args, nargs)) return result;
         if (f.structure) {
@@ -314,13 +330,15 @@ PyObject* function_hits(PyObject* self, void*) { return and_more(self, self_of(s
 
 PyObject* function_new(PyTypeObject* type, PyObject* args, PyObject*) {
     PyObject* miss;
-    if (!PyArg_ParseTuple(args, "O:CompiledFunction", &miss)) return nullptr;
+    int directed = 0;
+    if (!PyArg_ParseTuple(args, "O|p:CompiledFunction", &miss, &directed)) return nullptr;
     PyObject* self = type->tp_alloc(type, 0);
     if (!self) return nullptr;
     self_of(self)->vectorcall = slot<function_vectorcall>;
     self_of(self)->miss = Py_NewRef(miss);
     self_of(self)->entries = new std::vector<Entry>;
     self_of(self)->owner = ++g_owners;
+    self_of(self)->directed = directed != 0;
     return self;
 }
 
@@ -495,6 +513,20 @@ PyObject* py_wrote_shared(PyObject*, PyObject*) {
 
 PyObject* py_in_recorded_call(PyObject*, PyObject*) { return PyBool_FromLong(recorded_calls > 0); }
 
+PyObject* py_stance(PyObject*, PyObject*) { return PyUnicode_FromString(kStances[g_stance]); }
+PyObject* py_set_stance(PyObject*, PyObject* stance) {
+    if (PyUnicode_Check(stance))
+        for (size_t i = 0; i < std::size(kStances); ++i)
+            if (PyUnicode_CompareWithASCIIString(stance, kStances[i]) == 0) {
+                g_stance = i;
+                Py_RETURN_NONE;
+            }
+    std::string known;
+    for (const char* name : kStances) known += (known.empty() ? "'" : ", '") + std::string(name) + "'";
+    return PyErr_Format(PyExc_RuntimeError, "set_stance: unknown stance %R; there are %s", stance, known.c_str());
+}
+PyObject* py_program_busy(PyObject*, PyObject*) { return PyBool_FromLong(program_busy); }
+
 PyObject* py_discard_recording(PyObject*, PyObject*);
 PyObject* py_watch_gradients(PyObject*, PyObject*);
 
@@ -508,6 +540,11 @@ PyMethodDef functions[] = {
      "under a tag, as the function of that number if it is not 0; with `close` values may not be read."},
     {"in_recorded_call", method<py_in_recorded_call>(), METH_NOARGS,
      "Whether this thread is in a call of call_recorded."},
+    {"stance", method<py_stance>(), METH_NOARGS, "What compiled functions do that have no program for a call."},
+    {"set_stance", method<py_set_stance>(), METH_O,
+     "Sets it, for all threads; RuntimeError for one that is not there."},
+    {"program_busy", method<py_program_busy>(), METH_NOARGS,
+     "Whether a program that fits the last call of a compiled function on this thread was running on another."},
     {"wrote_shared", method<py_wrote_shared>(), METH_NOARGS,
      "Whether the function that is recorded as a whole writes to memory that others than tensors see."},
     {}};
