@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..ir.module import Computation, Instruction, Module
 from ..ir.narrow import NARROW
-from ..ir.opcode import HOST_CALLS, is_elementwise
+from ..ir.opcode import Trait, is_elementwise, opcodes_with
 from ..ir.shape import Shape
 from .elementwise import supports
 from .errors import CompileError
@@ -16,30 +16,7 @@ MAX_RANK = 16
 # A literal becomes text in the module; what is larger should be a parameter.
 MAX_LITERAL_BYTES = 4 << 20
 
-_OTHERS = frozenset(
-    {
-        "parameter",
-        "constant",
-        "iota",
-        "tuple",
-        "get-tuple-element",
-        "call",
-        "while",
-        "conditional",
-        "opt-barrier",
-        "bitcast-reinterpret",
-        "fusion",
-        "reduce",
-        "dot",
-        "scatter",
-        "sort",
-        "topk",
-        "kernel-call",
-    }
-    | {"broadcast", "reshape", "bitcast", "transpose", "slice", "concatenate", "pad", "reverse", "dynamic-slice"}
-    | {"dynamic-update-slice", "gather"}
-    | HOST_CALLS
-)
+_EXPANDED = opcodes_with(Trait.EXPANDED)
 
 
 def check_module(module: Module, narrow_products: bool = False) -> None:
@@ -72,7 +49,7 @@ def _check(i: Instruction, narrow_products: bool) -> None:
             raise CompileError(i.opcode, decision.reason)
     elif i.opcode in ("reduce", "dot") and any(o.dtype in PARTS for o in i.operands):
         raise CompileError(i.opcode, "no code for complex numbers")
-    elif i.opcode not in _OTHERS:
+    elif i.opcode in _EXPANDED:
         raise CompileError(i.opcode, "no code for this opcode yet")
     elif i.opcode == "dot" and i.dtype != i.operands[0].dtype and not (narrow_products and _is_narrow_product(i)):
         raise CompileError(i.opcode, f"no code for products of {i.operands[0].dtype} in {i.dtype}")

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..ir.module import Instruction
-from ..ir.opcode import is_elementwise
+from ..ir.opcode import Trait, is_elementwise, opcodes_with
 from .elementwise import ELEMENTWISE, convert
 from .errors import CompileError
 from .index import AffineExpr, Index, Space
@@ -24,8 +24,7 @@ from .types import dtype_constant
 
 __all__ = ["Emitter"]
 
-# Opcodes whose result at an index is that of their first operand at another one.
-FORWARDING = frozenset({"broadcast", "reshape", "bitcast", "transpose", "slice", "reverse", "dynamic-slice", "gather"})
+_REINDEXES = opcodes_with(Trait.REINDEXES)
 
 
 class Emitter(MemoryEmitter):
@@ -71,7 +70,7 @@ class Emitter(MemoryEmitter):
             return []
         if is_elementwise(i.opcode):
             return [(o, index) for o in i.operands]
-        if i.opcode in FORWARDING:
+        if i.opcode in _REINDEXES:
             return [(i.operands[0], operand_indices(self.space, i, index)[0])]
         return []
 

@@ -17,6 +17,7 @@ from ..ir.fingerprint import fingerprint
 from ..ir.flat import FlatPart
 from ..ir.infer.structured import branches
 from ..ir.module import Computation, Instruction, Module
+from ..ir.opcode import Trait, opcodes_with
 from ..ir.shape import AnyShape, Shape, TupleShape, leaves
 from ..ir.size import active
 from .decompose import decompose_reduces
@@ -28,9 +29,8 @@ __all__ = ["AnyStep", "Choice", "Loop", "Planner", "Region", "Schedule", "Step",
 # One array: the instruction that defines it, and which leaf of its result it is.
 Value: TypeAlias = tuple[Instruction, int]
 
-# What only gives a value another name.
-_NAMES = frozenset({"parameter", "constant", "tuple", "get-tuple-element", "reshape", "bitcast", "bitcast-reinterpret"})
-_FORWARDED = frozenset({"reshape", "bitcast", "bitcast-reinterpret", "copy", "opt-barrier"})
+_FORWARDS = opcodes_with(Trait.FORWARDS)
+_NOT_RUN = opcodes_with(Trait.FREE) | _FORWARDS
 
 
 @dataclass
@@ -172,7 +172,7 @@ class Schedule:
             elif i.opcode == "get-tuple-element":
                 whole = i.operands[0]
                 value = (whole, self._starts(whole.shape)[i.attrs["index"]] + k)
-            elif i.opcode in _FORWARDED:
+            elif i.opcode in _FORWARDS:
                 value = (i.operands[0], k)
             else:
                 return value
@@ -190,7 +190,7 @@ class Schedule:
 
     def _run(self, computation: Computation) -> None:
         for i in computation.instructions:
-            if i.opcode in _NAMES or i.opcode in _FORWARDED:
+            if i.opcode in _NOT_RUN:
                 continue
             if i.opcode == "call":
                 self._inline(i, i.attrs["to_apply"])

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from math import prod
 
 from .module import Computation, Instruction, Module
-from .opcode import OPCODES
+from .opcode import OPCODES, Trait, opcodes_with
 from .shape import leaves
 
 __all__ = ["Cost", "cost_of", "work_of"]
 
-_FREE = frozenset({"parameter", "constant", "tuple", "get-tuple-element", "bitcast", "reshape"})
+_FREE = opcodes_with(Trait.FREE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Final
 
 from .fingerprint import line_key
 from .module import Computation, Instruction
-from .opcode import is_elementwise
+from .opcode import Trait, is_elementwise, opcodes_with
 from .shape import Shape, TupleShape
 
 __all__ = ["ANY_SIZE", "FlatPart", "flat_part", "flat_parts"]
@@ -21,7 +21,7 @@ __all__ = ["ANY_SIZE", "FlatPart", "flat_part", "flat_parts"]
 # Stands for the number of elements, which code learns when it runs.
 ANY_SIZE: Final = 1 << 30
 # They show an array in the same order.
-_NAMES: Final = frozenset({"reshape", "bitcast"})
+_SAME_ORDER: Final = opcodes_with(Trait.SAME_ORDER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ def _part(roots: Sequence[Instruction], results: Sequence[int], body: Sequence[I
     for i in body:
         if not _fits(i, size):
             return None
-        if i.opcode in _NAMES:
+        if i.opcode in _SAME_ORDER:
             continue
         for o in map(_source, i.operands):
             if o.opcode == "parameter" and o not in numbers:
@@ -146,13 +146,13 @@ def _fits(i: Instruction, size: int) -> bool:
         return i.operands[0].dims == ()
     if i.opcode == "constant":
         return i.dims == ()
-    if i.opcode in _NAMES:
+    if i.opcode in _SAME_ORDER:
         return i.dims != () and i.operands[0].dims != () and i.operands[0].dtype == i.dtype
     return i.opcode == "parameter" or is_elementwise(i.opcode)
 
 
 def _source(i: Instruction) -> Instruction:
-    while i.opcode in _NAMES:
+    while i.opcode in _SAME_ORDER:
         i = i.operands[0]
     return i
 

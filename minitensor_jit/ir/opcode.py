@@ -1,11 +1,12 @@
 """The opcodes of the IR, one row each: kind, arity and attributes.
 
-Everything that asks "is this elementwise", "is it expensive" or "which attributes may it have" reads this table.
+Everything that asks "is this elementwise", "does it only move data" or "which attributes may it have" reads this table.
 Shape rules are in `infer.py`, meanings in `evaluator.py`; a completeness test holds the three against each other.
 """
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -13,15 +14,57 @@ from typing import Any, Final
 __all__ = [
     "COLLECTIVES",
     "CUSTOM_CALLS",
-    "FALLIBLE",
-    "HOST_CALLS",
     "NATIVE_RANGE",
     "OPCODES",
     "Opcode",
+    "Trait",
     "has_native_range",
     "is_elementwise",
     "opcode_of",
+    "opcodes_with",
 ]
+
+
+class Trait(enum.Flag):
+    """What passes and code generation ask of an opcode beside its kind."""
+
+    NONE = 0
+
+    # The result is the operand under another shape, type or name. Where memory is assigned it needs none of its own.
+    FORWARDS = enum.auto()
+    # No code of its own, and no bytes move.
+    FREE = enum.auto()
+    # The elements of an array in the same order, as one row.
+    SAME_ORDER = enum.auto()
+    # An element of the result is an element of the first operand, at another index.
+    REINDEXES = enum.auto()
+    # It moves elements by a rule that is known when it is compiled, and computes nothing.
+    MOVES = enum.auto()
+    # An element of the result is one of one operand or of another; a vector of elements may need both.
+    CHOOSES = enum.auto()
+    # An element of the result can be computed by itself, in a loop with others. So can those of elementwise opcodes.
+    PER_ELEMENT = enum.auto()
+    # It may be computed although nobody may need it: it has no effect, can't fail, and is worth moving.
+    HOISTABLE = enum.auto()
+    # The evaluator doesn't promise the bits of compiled code, or doesn't know it.
+    INEXACT = enum.auto()
+    # Python computes it for compiled code.
+    HOST = enum.auto()
+    # Compiled code may fail in it, for want of memory if not for its operands. Products never do.
+    FALLIBLE = enum.auto()
+    # Passes write it in other opcodes before there is code.
+    EXPANDED = enum.auto()
+
+
+FORWARDS, FREE, SAME_ORDER = Trait.FORWARDS, Trait.FREE, Trait.SAME_ORDER
+REINDEXES, MOVES, CHOOSES, PER_ELEMENT = Trait.REINDEXES, Trait.MOVES, Trait.CHOOSES, Trait.PER_ELEMENT
+HOISTABLE, INEXACT, HOST, FALLIBLE, EXPANDED = (
+    Trait.HOISTABLE,
+    Trait.INEXACT,
+    Trait.HOST,
+    Trait.FALLIBLE,
+    Trait.EXPANDED,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +82,14 @@ class Opcode:
     uncompiled: str = ""  # element kinds that it also has, and that passes write in other opcodes for code
     transcendental: bool = False  # an approximation: its bits differ between NumPy and compiled code, and it is costly
     commutative: bool = False
+    traits: Trait = Trait.NONE
 
 
 _ROWS: Final = (
     # sources
-    Opcode("parameter", "source", 0),
-    Opcode("constant", "source", 0),
-    Opcode("iota", "source", 0, ("iota_dimension",)),
+    Opcode("parameter", "source", 0, traits=FREE),
+    Opcode("constant", "source", 0, traits=FREE | PER_ELEMENT),
+    Opcode("iota", "source", 0, ("iota_dimension",), traits=PER_ELEMENT),
     # elementwise, one operand
     Opcode("abs", "unary", 1, dtypes="iufc"),
     Opcode("real", "unary", 1, dtypes="c"),
@@ -59,7 +103,7 @@ _ROWS: Final = (
     Opcode("round-nearest-afz", "unary", 1, dtypes="f"),
     Opcode("is-finite", "unary", 1, dtypes="f"),
     Opcode("sqrt", "unary", 1, dtypes="f", uncompiled="c"),
-    Opcode("rsqrt", "unary", 1, dtypes="f", uncompiled="c"),
+    Opcode("rsqrt", "unary", 1, dtypes="f", uncompiled="c", traits=INEXACT),
     Opcode("exponential", "unary", 1, dtypes="f", uncompiled="c", transcendental=True),
     Opcode("exponential-minus-one", "unary", 1, dtypes="f", uncompiled="c", transcendental=True),
     Opcode("log", "unary", 1, dtypes="f", uncompiled="c", transcendental=True),
@@ -86,7 +130,7 @@ _ROWS: Final = (
     Opcode("reduce-precision", "unary", 1, ("exponent_bits", "mantissa_bits"), dtypes="f"),
     Opcode("popcnt", "unary", 1, dtypes="iu"),
     Opcode("count-leading-zeros", "unary", 1, dtypes="iu"),
-    Opcode("copy", "unary", 1),
+    Opcode("copy", "unary", 1, traits=FORWARDS),
     Opcode("convert", "unary", 1),
     Opcode("bitcast-convert", "unary", 1),
     # elementwise, two operands
@@ -113,24 +157,25 @@ _ROWS: Final = (
     # elementwise, by a function outside of the module; in the text it is a custom-call
     Opcode("elementwise-call", "elementwise", None, ("custom_call_target",), transcendental=True),
     # data movement
-    Opcode("broadcast", "movement", 1, ("dimensions",)),
-    Opcode("reshape", "movement", 1),
-    Opcode("bitcast", "movement", 1),
+    Opcode("broadcast", "movement", 1, ("dimensions",), traits=REINDEXES | MOVES | PER_ELEMENT),
+    Opcode("reshape", "movement", 1, traits=FORWARDS | FREE | SAME_ORDER | REINDEXES | MOVES | PER_ELEMENT),
+    Opcode("bitcast", "movement", 1, traits=FORWARDS | FREE | SAME_ORDER | REINDEXES | MOVES),
     # a bitcast-convert to elements of another size, which changes the last dimension; the text has one name for both
-    Opcode("bitcast-reinterpret", "movement", 1),
-    Opcode("transpose", "movement", 1, ("dimensions",)),
-    Opcode("slice", "movement", 1, ("slice",)),
-    Opcode("concatenate", "movement", None, ("dimensions",)),
-    Opcode("pad", "movement", 2, ("padding",)),
-    Opcode("reverse", "movement", 1, ("dimensions",)),
-    Opcode("dynamic-slice", "index", None, ("dynamic_slice_sizes",)),
-    Opcode("dynamic-update-slice", "index", None),
+    Opcode("bitcast-reinterpret", "movement", 1, traits=FORWARDS | FREE),
+    Opcode("transpose", "movement", 1, ("dimensions",), traits=REINDEXES | MOVES | PER_ELEMENT | HOISTABLE),
+    Opcode("slice", "movement", 1, ("slice",), traits=REINDEXES | MOVES | PER_ELEMENT | HOISTABLE),
+    Opcode("concatenate", "movement", None, ("dimensions",), traits=CHOOSES | PER_ELEMENT | HOISTABLE),
+    Opcode("pad", "movement", 2, ("padding",), traits=MOVES | CHOOSES | PER_ELEMENT | HOISTABLE),
+    Opcode("reverse", "movement", 1, ("dimensions",), traits=REINDEXES | MOVES | PER_ELEMENT | HOISTABLE),
+    Opcode("dynamic-slice", "index", None, ("dynamic_slice_sizes",), traits=REINDEXES | PER_ELEMENT | HOISTABLE),
+    Opcode("dynamic-update-slice", "index", None, traits=CHOOSES | PER_ELEMENT | HOISTABLE),
     Opcode(
         "gather",
         "index",
         2,
         ("offset_dims", "collapsed_slice_dims", "start_index_map", "index_vector_dim", "slice_sizes"),
         ("indices_are_sorted", "operand_batching_dims", "start_indices_batching_dims"),
+        traits=REINDEXES | PER_ELEMENT | HOISTABLE,
     ),
     Opcode(
         "scatter",
@@ -138,10 +183,13 @@ _ROWS: Final = (
         None,
         ("update_window_dims", "inserted_window_dims", "scatter_dims_to_operand_dims", "index_vector_dim", "to_apply"),
         ("indices_are_sorted", "unique_indices", "input_batching_dims", "scatter_indices_batching_dims"),
+        traits=HOISTABLE,
     ),
     # reductions and contractions
-    Opcode("reduce", "reduction", None, ("dimensions", "to_apply")),
-    Opcode("sort", "reduction", None, ("dimensions", "to_apply"), ("is_stable",)),
+    Opcode("reduce", "reduction", None, ("dimensions", "to_apply"), traits=HOISTABLE),
+    Opcode(
+        "sort", "reduction", None, ("dimensions", "to_apply"), ("is_stable",), traits=HOISTABLE | INEXACT | FALLIBLE
+    ),
     Opcode(
         "dot",
         "contraction",
@@ -155,28 +203,51 @@ _ROWS: Final = (
             "operand_precision",
             "algorithm",
         ),
+        traits=HOISTABLE | INEXACT,
     ),
-    Opcode("reduce-window", "reduction", None, ("window", "to_apply")),
-    Opcode("select-and-scatter", "reduction", 3, ("window", "select", "scatter")),
-    Opcode("topk", "reduction", 1, ("k", "largest"), ("to_apply",)),
-    Opcode("map", "reduction", None, ("dimensions", "to_apply")),
+    Opcode("reduce-window", "reduction", None, ("window", "to_apply"), traits=HOISTABLE | INEXACT | EXPANDED),
+    Opcode("select-and-scatter", "reduction", 3, ("window", "select", "scatter"), traits=INEXACT | EXPANDED),
+    Opcode("topk", "reduction", 1, ("k", "largest"), ("to_apply",), traits=FALLIBLE),
+    Opcode("map", "reduction", None, ("dimensions", "to_apply"), traits=INEXACT | EXPANDED),
     Opcode(
         "convolution",
         "contraction",
         2,
         ("dim_labels",),
         ("window", "feature_group_count", "batch_group_count", "operand_precision", "algorithm"),
+        traits=HOISTABLE | INEXACT | EXPANDED,
     ),
-    Opcode("fft", "linalg", 1, ("fft_type", "fft_length")),
-    Opcode("cholesky", "linalg", 1, (), ("lower",)),
-    Opcode("triangular-solve", "linalg", 2, (), ("left_side", "lower", "unit_diagonal", "transpose_a")),
-    Opcode("rng", "linalg", 2, ("distribution",)),
-    Opcode("rng-bit-generator", "linalg", 1, ("algorithm",)),
+    Opcode("fft", "linalg", 1, ("fft_type", "fft_length"), traits=HOISTABLE | INEXACT | HOST | FALLIBLE),
+    Opcode("cholesky", "linalg", 1, (), ("lower",), traits=INEXACT | HOST | FALLIBLE),
+    Opcode(
+        "triangular-solve",
+        "linalg",
+        2,
+        (),
+        ("left_side", "lower", "unit_diagonal", "transpose_a"),
+        traits=INEXACT | HOST | FALLIBLE,
+    ),
+    Opcode("rng", "linalg", 2, ("distribution",), traits=EXPANDED),
+    Opcode("rng-bit-generator", "linalg", 1, ("algorithm",), traits=HOST | FALLIBLE),
     # a function outside of the module on whole arrays; in the text it is a custom-call
-    Opcode("kernel-call", "kernel", None, ("custom_call_target", "backend_config"), ("custom_call_has_side_effect",)),
+    Opcode(
+        "kernel-call",
+        "kernel",
+        None,
+        ("custom_call_target", "backend_config"),
+        ("custom_call_has_side_effect",),
+        traits=INEXACT | FALLIBLE,
+    ),
     # collectives: what several devices compute together
     *(
-        Opcode(name, "collective", None, required, ("channel_id", *optional, "constrain_layout"))
+        Opcode(
+            name,
+            "collective",
+            None,
+            required,
+            ("channel_id", *optional, "constrain_layout"),
+            traits=INEXACT | HOST | FALLIBLE,
+        )
         for name, required, optional in (
             ("all-reduce", ("to_apply",), ("replica_groups", "use_global_device_ids")),
             ("all-gather", ("dimensions",), ("replica_groups", "use_global_device_ids")),
@@ -186,8 +257,8 @@ _ROWS: Final = (
             ("collective-broadcast", (), ("replica_groups",)),
         )
     ),
-    Opcode("partition-id", "source", 0),
-    Opcode("replica-id", "source", 0),
+    Opcode("partition-id", "source", 0, traits=HOST | FALLIBLE),
+    Opcode("replica-id", "source", 0, traits=HOST | FALLIBLE),
     # tuples and calls
     # any other function outside of the module: custom_calls.py has a registry of them
     Opcode(
@@ -204,14 +275,22 @@ _ROWS: Final = (
             "called_computations",
             "schedule",
         ),
+        traits=INEXACT | HOST | FALLIBLE,
     ),
-    Opcode("tuple", "tuple", None),
-    Opcode("opt-barrier", "tuple", 1),
-    Opcode("get-tuple-element", "tuple", 1, ("index",)),
-    Opcode("call", "call", None, ("to_apply",)),
-    Opcode("fusion", "call", None, ("kind", "calls"), ()),
-    Opcode("while", "call", 1, ("condition", "body")),
-    Opcode("conditional", "call", None, (), ("branch_computations", "true_computation", "false_computation")),
+    Opcode("tuple", "tuple", None, traits=FREE | INEXACT),
+    Opcode("opt-barrier", "tuple", 1, traits=FORWARDS),
+    Opcode("get-tuple-element", "tuple", 1, ("index",), traits=FREE | INEXACT),
+    Opcode("call", "call", None, ("to_apply",), traits=INEXACT),
+    Opcode("fusion", "call", None, ("kind", "calls"), (), traits=INEXACT),
+    Opcode("while", "call", 1, ("condition", "body"), traits=INEXACT),
+    Opcode(
+        "conditional",
+        "call",
+        None,
+        (),
+        ("branch_computations", "true_computation", "false_computation"),
+        traits=INEXACT,
+    ),
 )
 
 OPCODES: Final[dict[str, Opcode]] = {row.name: row for row in _ROWS}
@@ -220,14 +299,6 @@ OPCODES: Final[dict[str, Opcode]] = {row.name: row for row in _ROWS}
 COLLECTIVES: Final = frozenset(row.name for row in _ROWS if row.kind == "collective")
 
 # Opcodes that are a custom-call in the text, by what the name of its target begins with.
-# What Python computes for compiled code.
-HOST_CALLS: Final = COLLECTIVES | {
-    "custom-call", "fft", "cholesky", "triangular-solve", "rng-bit-generator", "partition-id", "replica-id",
-}  # fmt: skip
-
-# What compiled code may fail in, for want of memory if not for its operands. Products never do.
-FALLIBLE: Final = HOST_CALLS | {"kernel-call", "sort", "topk"}
-
 CUSTOM_CALLS: Final = {"mt.elementwise.": "elementwise-call", "mt.kernel.": "kernel-call", "": "custom-call"}
 
 # Attributes that any instruction may carry.
@@ -268,3 +339,8 @@ def opcode_of(name: str) -> Opcode:
 def is_elementwise(opcode: str) -> bool:
     """Whether each element of the result depends on the same element of each operand only."""
     return OPCODES[opcode].kind in ("unary", "binary", "ternary", "elementwise")
+
+
+def opcodes_with(traits: Trait) -> frozenset[str]:
+    """The opcodes that have one of the traits."""
+    return frozenset(row.name for row in _ROWS if row.traits & traits)

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..ir.evaluate.evaluator import evaluate_instruction
 from ..ir.module import Instruction, Module
-from ..ir.opcode import COLLECTIVES, OPCODES
+from ..ir.opcode import OPCODES, Trait
 from ..ir.shape import Shape
 from ..ir.size import Size
 
@@ -16,23 +16,6 @@ __all__ = ["ConstantFolding"]
 
 # Results beyond this many elements stay computed: a literal costs compile time, text and cache.
 MAX_ELEMENTS: Final = 1024
-
-# Operations whose compiled bits the evaluator does not promise, beside the transcendental ones.
-NOT_EXACT: Final = frozenset(
-    {"kernel-call", "dot", "sort", "call", "fusion", "tuple", "get-tuple-element", "rsqrt", "custom-call", "while"}
-    | {
-        "conditional",
-        "convolution",
-        "fft",
-        "cholesky",
-        "triangular-solve",
-        "reduce-window",
-        "select-and-scatter",
-        "map",
-    }
-    # Others wait for them.
-    | COLLECTIVES
-)
 
 
 class ConstantFolding:
@@ -70,7 +53,7 @@ class ConstantFolding:
             if operand.opcode != "constant":
                 return False
         opcode, shape = i.opcode, i.shape
-        if opcode == "broadcast" or opcode in NOT_EXACT or OPCODES[opcode].transcendental:
+        if opcode == "broadcast" or OPCODES[opcode].traits & Trait.INEXACT or OPCODES[opcode].transcendental:
             return False
         if not isinstance(shape, Shape) or isinstance(shape.size, Size) or shape.size > self.max_elements:
             return False

@@ -6,7 +6,7 @@ from typing import Final, TypeAlias
 
 from ..ir.decision import Decision
 from ..ir.module import Instruction
-from ..ir.opcode import OPCODES, is_elementwise
+from ..ir.opcode import OPCODES, Trait, is_elementwise, opcodes_with
 from ..ir.refusal import Refused
 from ..ir.shape import Shape
 from ..ir.size import hint
@@ -27,13 +27,8 @@ MAX_CHOICES: Final = 4
 # Sharing fewer bytes than this is no reason to merge two loops.
 MIN_SHARED_BYTES: Final = 1024
 
-_LOOP: Final = frozenset(
-    {"broadcast", "iota", "constant", "reshape", "transpose", "slice", "concatenate", "pad", "reverse", "gather"}
-    | {"dynamic-slice", "dynamic-update-slice"}
-)
-
-# They read one operand or the other; a vector of elements may need both.
-_CONDITIONAL: Final = frozenset({"concatenate", "pad", "dynamic-update-slice"})
+_PER_ELEMENT: Final = opcodes_with(Trait.PER_ELEMENT)
+_CHOOSES: Final = opcodes_with(Trait.CHOOSES)
 
 
 Conditions: TypeAlias = tuple[tuple[Instruction, int], ...]
@@ -42,7 +37,7 @@ Conditions: TypeAlias = tuple[tuple[Instruction, int], ...]
 
 def is_loop(i: Instruction) -> bool:
     """Whether an element of the result can be computed by itself, in a loop with others."""
-    return isinstance(i.shape, Shape) and (i.opcode in _LOOP or is_elementwise(i.opcode))
+    return isinstance(i.shape, Shape) and (i.opcode in _PER_ELEMENT or is_elementwise(i.opcode))
 
 
 def is_trivial(i: Instruction) -> bool:
@@ -142,7 +137,7 @@ class Group:
             for place, operand in enumerate(user.operands):
                 if operand is not p:
                     continue
-                if user.opcode not in _CONDITIONAL or (user.opcode == "dynamic-update-slice" and place == 0):
+                if user.opcode not in _CHOOSES or (user.opcode == "dynamic-update-slice" and place == 0):
                     found |= self.conditions[user]
                 else:
                     found |= {(*c, (user, place)) for c in self.conditions[user]}
@@ -166,11 +161,11 @@ class Group:
                 return Refused.COMPUTED_AGAIN.because(
                     f"it is expensive and would be computed {count} times for {size} elements"
                 )
-            if p.opcode in _CONDITIONAL and count > MAX_CHOICES * size:
+            if p.opcode in _CHOOSES and count > MAX_CHOICES * size:
                 return Refused.COMPUTED_AGAIN.because(f"its elements would be chosen {count} times for {size} elements")
             if is_arithmetic(p) and self.repeated >= MAX_REPEATED:
                 return Refused.COMPUTED_AGAIN.because(f"{MAX_REPEATED} operations are repeated in the fusion already")
-        if is_expensive(p) and any(u.opcode in _CONDITIONAL for u in users if u in self.members):
+        if is_expensive(p) and any(u.opcode in _CHOOSES for u in users if u in self.members):
             return Refused.COMPUTED_AGAIN.because("it is expensive and would be computed where it is not used")
         return Decision.allow()
 

@@ -9,6 +9,7 @@ from typing import Final
 from ..ir.decision import Decision
 from ..ir.flat import flat_part
 from ..ir.module import Computation, Instruction
+from ..ir.opcode import Trait, opcodes_with
 from ..ir.refusal import Refused
 from ..ir.shape import TupleShape, leaves
 from ..ir.size import active
@@ -22,8 +23,7 @@ MAX_BYTES: Final = 512 << 10
 MAX_WAITING: Final = 1 << 20
 # The addresses of so many loops' arrays are put together for a launch.
 MAX_LOOPS: Final = 128
-# What only gives an array another name.
-_NAMES: Final = frozenset({"reshape", "bitcast"})
+_SAME_ORDER: Final = opcodes_with(Trait.SAME_ORDER)
 
 
 @dataclass(slots=True)
@@ -123,7 +123,7 @@ def _around(
         known, readers = [value], []
         while known:
             for user in users[known.pop()]:
-                if user.opcode in _NAMES and user is not computation.root:
+                if user.opcode in _SAME_ORDER and user is not computation.root:
                     names.append(user)
                     known.append(user)
                 else:
@@ -135,7 +135,7 @@ def _around(
 
 
 def _source(i: Instruction) -> Instruction:
-    while i.opcode in _NAMES:
+    while i.opcode in _SAME_ORDER:
         i = i.operands[0]
     return i
 

@@ -8,13 +8,13 @@ from itertools import accumulate
 from typing import Final, NamedTuple, TypeAlias
 
 from ..ir.module import Computation, Instruction, Module
+from ..ir.opcode import Trait, opcodes_with
 from ..ir.shape import Shape, TupleShape, leaves
 from ..ir.size import hint
 
 __all__ = ["MemoryScheduler", "peak_bytes"]
 
-# These only give a value another name.
-_NAMES: Final = frozenset({"reshape", "bitcast", "opt-barrier", "copy"})
+_FORWARDS: Final = opcodes_with(Trait.FORWARDS)
 
 
 class MemoryScheduler:
@@ -76,7 +76,7 @@ class _Values:
                     starts[whole] = [0, *accumulate(len(leaves(s)) for s in whole.shape.elements)]
                 first = starts[whole][i.attrs["index"]]
                 self.arrays[i] = self.arrays[whole][first : first + len(shapes)]
-            elif i.opcode in _NAMES:
+            elif i.opcode in _FORWARDS:
                 self.arrays[i] = self.arrays[i.operands[0]]
             else:
                 made = tuple((i, k) for k in range(len(shapes)))

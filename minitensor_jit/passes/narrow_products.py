@@ -9,13 +9,12 @@ import numpy as np
 from ..ir.infer.infer_shape import dot_dims
 from ..ir.module import Computation, Instruction, Module
 from ..ir.narrow import NARROW, array_of, wide_array
-from ..ir.opcode import is_elementwise
+from ..ir.opcode import Trait, is_elementwise, opcodes_with
 from ..ir.shape import Shape
 
 __all__ = ["NarrowProducts"]
 
-# What moves elements and nothing else.
-_MOVES: Final = frozenset({"reshape", "bitcast", "transpose", "broadcast", "slice", "reverse", "copy", "pad"})
+_MOVES: Final = opcodes_with(Trait.MOVES) | {"copy"}
 # How many instructions are looked at behind a product, and in front of its operands.
 _MAX_BEHIND: Final = 64
 _MAX_MOVES: Final = 32

@@ -9,7 +9,7 @@ from ..ir.decision import Decision
 from ..ir.infer.infer_shape import dot_dims
 from ..ir.kernel_call import is_convolution
 from ..ir.module import Computation, Instruction
-from ..ir.opcode import is_elementwise
+from ..ir.opcode import Trait, is_elementwise, opcodes_with
 from ..ir.refusal import Refused
 from ..ir.shape import Shape
 from ..ir.size import is_one
@@ -24,8 +24,7 @@ MIN_ELEMENTS: Final = 16384
 MAX_MEMBERS: Final = 64
 # How many times more elements than there are in memory make it worth finding each one when it is read.
 EXPANDED: Final = 2
-# What shows elements of memory elsewhere, or several times.
-_MOVES: Final = frozenset({"pad", "broadcast", "reshape", "slice", "transpose", "reverse", "bitcast"})
+_MOVES: Final = opcodes_with(Trait.MOVES)
 
 
 class OutputFusion(SequencePass):

@@ -6,7 +6,7 @@ from typing import Final
 
 from ..ir.decision import Decision
 from ..ir.module import Computation, Instruction, Module
-from ..ir.opcode import is_elementwise
+from ..ir.opcode import Trait, is_elementwise, opcodes_with
 from ..ir.refusal import Refusal, Refused
 from ..ir.shape import Shape, TupleShape
 from .fusion_group import is_trivial
@@ -14,11 +14,8 @@ from .while_loops import element, elements, invariant_elements
 
 __all__ = ["WhileLoopInvariantCodeMotion"]
 
-# What may be computed although the loop turns not even once: it has no effect, and can't fail.
-_MOVABLE: Final = frozenset(
-    {"dot", "reduce", "transpose", "slice", "concatenate", "pad", "reverse", "gather", "scatter", "convolution"}
-    | {"reduce-window", "dynamic-slice", "dynamic-update-slice", "sort", "fft"}
-)
+# What may be computed although the loop turns not even once.
+_HOISTABLE: Final = opcodes_with(Trait.HOISTABLE)
 
 
 class WhileLoopInvariantCodeMotion:
@@ -84,7 +81,7 @@ class WhileLoopInvariantCodeMotion:
 
     @staticmethod
     def _worth(i: Instruction) -> Decision:
-        if not isinstance(i.shape, Shape) or not (i.opcode in _MOVABLE or is_elementwise(i.opcode)):
+        if not isinstance(i.shape, Shape) or not (i.opcode in _HOISTABLE or is_elementwise(i.opcode)):
             return Refused.EFFECTS.because(f"{i.opcode} may have an effect or gives a tuple", 0)
         reads = sum(o.shape.nbytes for o in set(i.operands))
         return Refused.LITTLE_GAINED.unless(

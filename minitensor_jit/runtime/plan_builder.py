@@ -16,7 +16,7 @@ from minitensor_jit.inspect.refusal_row import RefusalRow
 from minitensor_jit.inspect.report import Report
 from minitensor_jit.inspect.run_record import recording
 from minitensor_jit.ir.decision import Decision
-from minitensor_jit.ir.opcode import FALLIBLE
+from minitensor_jit.ir.opcode import Trait, opcodes_with
 from minitensor_jit.ir.refusal import Refused
 from minitensor_jit.ir.shape import Shape
 from minitensor_jit.ir.size import value_of
@@ -30,6 +30,7 @@ __all__ = ["PlanBuilder"]
 
 logger = logging.getLogger("minitensor_jit")
 
+_FALLIBLE = opcodes_with(Trait.FALLIBLE)
 _NAME, _GUARDED = 7, 10
 """Where in the tuple of a launch stand its name, and whether an op inside can fail."""
 
@@ -231,7 +232,7 @@ class PlanBuilder:
             self.modules = None
         if self.modules is not None:
             self.modules.append(ready.module)
-        if not FALLIBLE.isdisjoint(executable.instructions):
+        if not _FALLIBLE.isdisjoint(executable.instructions):
             self.calling.add(len(self.steps) - 1)
         leaves = [ref[1] if ref[0] == "leaf" else -1 for ref, _ in refs]
         self.reads.append([leaf for leaf in leaves if leaf >= 0])

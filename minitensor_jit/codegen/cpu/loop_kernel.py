@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...ir.opcode import Trait, opcodes_with
 from ...ir.size import Size, hint
 from ..index import AffineExpr, Space
 from ..indexing import accesses
@@ -16,6 +17,8 @@ from .unit import Unit
 from .vector_loops import vector_loop
 
 __all__ = ["LoopKernels", "copies_for", "fewer_lanes"]
+
+_CHOOSES = opcodes_with(Trait.CHOOSES)
 
 # Elements of a chunk of a long loop: the granularity of parallel work.
 CHUNK = 8192
@@ -65,7 +68,7 @@ class _Loop:
         self.nest = refine(size, self._forms, max(1, lanes // 4))
         self.cost = element_cost(instructions, size)
         # Each has code for its parts: a body of them is long enough.
-        self.conditions = sum(i.opcode in ("concatenate", "pad", "dynamic-update-slice") for i in instructions)
+        self.conditions = sum(i.opcode in _CHOOSES for i in instructions)
         inner = self.nest.inner
         self.lanes = fewer_lanes(lanes, inner)
         rows = size // inner

@@ -6,7 +6,7 @@ from functools import partial
 
 from ...ir.flat import FlatPart, flat_part, flat_parts
 from ...ir.module import Computation, Instruction
-from ...ir.opcode import HOST_CALLS
+from ...ir.opcode import Trait, opcodes_with
 from ...ir.size import active, hint
 from ..kernel_spec import KernelSpec, Plan
 from ..planner import KernelChoice
@@ -42,7 +42,7 @@ class CpuPlanner(KernelChoice):
             "sort": partial(Sort, unit),
             "topk": partial(Sort, unit),
             "kernel-call": partial(KernelCallPlan, unit),
-            **dict.fromkeys(HOST_CALLS, partial(HostCall, unit)),
+            **dict.fromkeys(opcodes_with(Trait.HOST), partial(HostCall, unit)),
         }
         self.elements, self.window = self._elements, partial(DynamicUpdate, unit)
         self.rows, self.columns = partial(RowKernel, unit), partial(ColumnKernel, unit)

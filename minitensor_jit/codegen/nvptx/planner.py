@@ -8,7 +8,7 @@ from functools import partial
 from ...ir.flat import FlatPart
 from ...ir.library import loop_of
 from ...ir.module import Computation, Instruction
-from ...ir.opcode import HOST_CALLS
+from ...ir.opcode import Trait, opcodes_with
 from ..errors import CompileError
 from ..kernel_spec import KernelSpec, Plan, reachable
 from ..planner import KernelChoice
@@ -41,7 +41,7 @@ class GpuPlanner(KernelChoice):
             "sort": partial(Sort, unit),
             "topk": partial(Sort, unit),
             "kernel-call": self._kernel_call,
-            **dict.fromkeys(HOST_CALLS, partial(HostCall, unit)),
+            **dict.fromkeys(opcodes_with(Trait.HOST), partial(HostCall, unit)),
         }
         self.elements, self.window = partial(LoopKernels, unit), partial(DynamicUpdate, unit)
         self.rows, self.columns = partial(RowKernel, unit), partial(ColumnKernel, unit)
