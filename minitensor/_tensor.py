@@ -167,24 +167,11 @@ def to(
     return clone(self) if copy else self
 
 
-_TYPE_NAMES = {
-    "uint8": "Byte",
-    "int8": "Char",
-    "int16": "Short",
-    "int32": "Int",
-    "int64": "Long",
-    "uint16": "UInt16",
-    "uint32": "UInt32",
-    "uint64": "UInt64",
-    "float16": "Half",
-    "bfloat16": "BFloat16",
-    "float32": "Float",
-    "float64": "Double",
-    "complex64": "ComplexFloat",
-    "complex128": "ComplexDouble",
-    "bool": "Bool",
-}
-_DTYPE_OF_TYPE = {f"{short}Tensor": getattr(_C, name) for name, short in _TYPE_NAMES.items()}
+_ELEMENTS = (
+    _C.bool, _C.uint8, _C.int8, _C.int16, _C.int32, _C.int64, _C.uint16, _C.uint32, _C.uint64,
+    _C.float16, _C.bfloat16, _C.float32, _C.float64, _C.complex64, _C.complex128,
+)  # fmt: skip
+_DTYPE_OF_TYPE = {f"{_C.type_name(dtype)}Tensor": dtype for dtype in _ELEMENTS}
 
 
 @_method
@@ -192,7 +179,7 @@ def _type(self: Any, dtype: Any = None, non_blocking: bool = False) -> Any:
     """The name of the tensor's type, or the tensor converted to a dtype: one, such a name, or a class as LongTensor."""
     if dtype is None:
         package = repr(self.dtype).partition(".")[0]  # PyTorch's, where a program imported it under that name
-        return f"{package}.{'cuda.' if self.is_cuda else ''}{_TYPE_NAMES[self.dtype.name]}Tensor"
+        return f"{package}.{'cuda.' if self.is_cuda else ''}{_C.type_name(self.dtype)}Tensor"
     if isinstance(dtype, str):
         package, _, name = dtype.partition(".")
         found = _DTYPE_OF_TYPE.get(name.removeprefix("cuda."))

@@ -23,12 +23,6 @@ _CPP = {
     "int64": "long int", "float16": "c10::Half", "bfloat16": "c10::BFloat16", "float32": "float",
     "float64": "double", "complex64": "c10::complex<float>", "complex128": "c10::complex<double>",
 }  # fmt: skip
-_SCALAR = {
-    "bool": "Bool", "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int", "int64": "Long",
-    "float16": "Half", "bfloat16": "BFloat16", "float32": "Float", "float64": "Double",
-    "complex64": "ComplexFloat", "complex128": "ComplexDouble",
-    "uint16": "UInt16", "uint32": "UInt32", "uint64": "UInt64",
-}  # fmt: skip
 
 
 def _whole(x: Any) -> bool:
@@ -43,7 +37,7 @@ def expand_to(x: Any, shape: Sequence[int]) -> Any:
         return x
     if len(own) > len(shape):
         raise RuntimeError(
-            f"expand(torch.{_SCALAR[x.dtype.name]}Tensor{{{list(own)}}}, size={list(shape)}): the number of sizes "
+            f"expand(torch.{_C.type_name(x.dtype)}Tensor{{{list(own)}}}, size={list(shape)}): the number of sizes "
             f"provided ({len(shape)}) must be greater or equal to the number of dimensions in the tensor ({len(own)})"
         )
     lead = len(shape) - len(own)
@@ -117,7 +111,7 @@ def bmm(input: Any, mat2: Any) -> Tensor:
     """The products of two batches of matrices."""
     _check_batches(input, mat2)
     if input.dtype != mat2.dtype:
-        raise RuntimeError(f"expected scalar type {_SCALAR[input.dtype.name]} but found {_SCALAR[mat2.dtype.name]}")
+        raise RuntimeError(f"expected scalar type {_C.type_name(input.dtype)} but found {_C.type_name(mat2.dtype)}")
     return matmul(input, mat2)
 
 
@@ -136,9 +130,9 @@ def mv(input: Any, vec: Any) -> Tensor:
     """The product of a matrix and a vector."""
     _check_vector_product(1, input, vec)
     if input.dtype != vec.dtype:
-        kind = _SCALAR[vec.dtype.name]
+        kind = _C.type_name(vec.dtype)
         raise RuntimeError(
-            f"addmv input tensors must have the same dtype, but got {kind}, {_SCALAR[input.dtype.name]}, and {kind}"
+            f"addmv input tensors must have the same dtype, but got {kind}, {_C.type_name(input.dtype)}, and {kind}"
         )
     return matmul(input, vec)
 
@@ -148,8 +142,8 @@ def _check_dot(input: Any, other: Any) -> None:
         raise RuntimeError(f"1D tensors expected, but got {input.ndim}D and {other.ndim}D tensors")
     if input.dtype != other.dtype:
         raise RuntimeError(
-            f"dot : expected both vectors to have same dtype, but found {_SCALAR[input.dtype.name]} and "
-            f"{_SCALAR[other.dtype.name]}"
+            f"dot : expected both vectors to have same dtype, but found {_C.type_name(input.dtype)} and "
+            f"{_C.type_name(other.dtype)}"
         )
     if input.dtype == _C.bool:
         raise NotImplementedError("\"dot\" not implemented for 'Bool'")
@@ -225,8 +219,8 @@ def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) ->
         )
     if input.dtype != mat2.dtype:
         raise RuntimeError(
-            f"self and mat2 must have the same dtype, but got {_SCALAR[input.dtype.name]} and "
-            f"{_SCALAR[mat2.dtype.name]}"
+            f"self and mat2 must have the same dtype, but got {_C.type_name(input.dtype)} and "
+            f"{_C.type_name(mat2.dtype)}"
         )
     input = expand_to(input, (mat1.shape[0], mat2.shape[1]))
     if input.dtype in FUSED and beta != 0:
@@ -241,8 +235,8 @@ def addmv(input: Any, mat: Any, vec: Any, *, beta: Any = 1, alpha: Any = 1) -> T
     _check_vector_product(input.ndim, mat, vec)
     if not input.dtype == mat.dtype == vec.dtype:
         raise RuntimeError(
-            f"addmv input tensors must have the same dtype, but got {_SCALAR[input.dtype.name]}, "
-            f"{_SCALAR[mat.dtype.name]}, and {_SCALAR[vec.dtype.name]}"
+            f"addmv input tensors must have the same dtype, but got {_C.type_name(input.dtype)}, "
+            f"{_C.type_name(mat.dtype)}, and {_C.type_name(vec.dtype)}"
         )
     if input.ndim and input.shape[0] not in (1, mat.shape[0]):
         raise RuntimeError(

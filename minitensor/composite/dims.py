@@ -10,18 +10,12 @@ from minitensor import _C
 
 __all__ = ["normal_dim", "normal_dims", "product", "sizes_of", "type_name"]
 
-_TYPE_NAMES = {
-    "bool": "Bool", "uint8": "Byte", "int8": "Char", "uint16": "UInt16", "int16": "Short", "uint32": "UInt32",
-    "int32": "Int", "uint64": "UInt64", "int64": "Long", "float16": "Half", "bfloat16": "BFloat16",
-    "float32": "Float", "float64": "Double", "complex64": "ComplexFloat", "complex128": "ComplexDouble",
-}  # fmt: skip
-
 
 def type_name(tensor: Any) -> str:
     """PyTorch's name of a tensor's dtype in messages."""
     if not isinstance(tensor, _C.Tensor):  # an array, which has a dtype too; the caller is told which argument it is
         raise AttributeError(f"{type(tensor).__name__} is no Tensor", name="dtype", obj=tensor)
-    return _TYPE_NAMES[tensor.dtype.name]
+    return _C.type_name(tensor.dtype)
 
 
 def normal_dim(dim: Any, rank: int) -> int:

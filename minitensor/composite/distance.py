@@ -12,7 +12,6 @@ from minitensor.ops import ROWS
 
 __all__: list[str] = []
 
-_SCALAR = {"bool": "Bool", "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int", "int64": "Long"}
 _MODES = ("use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist")
 # From here on a matrix product is faster than a loop over pairs, and not much less accurate.
 _MANY = 25
@@ -38,9 +37,7 @@ def cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: str | None = _MODES[0]
         raise ValueError(f"{compute_mode} is not a valid value for compute_mode")
     for name, x in (("X1", x1), ("X2", x2)):
         if not x.dtype.is_floating_point:
-            raise RuntimeError(
-                f"cdist only supports floating-point dtypes, {name} got: {_SCALAR.get(x.dtype.name, x.dtype.name)}"
-            )
+            raise RuntimeError(f"cdist only supports floating-point dtypes, {name} got: {_C.type_name(x.dtype)}")
     if p < 0:
         raise RuntimeError("cdist only supports non-negative p values")
     if x1.dtype.itemsize < 4:

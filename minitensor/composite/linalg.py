@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 from minitensor import _C
 from minitensor import linalg as la
 from minitensor.composite.registry import autocast, composite
-from minitensor.linalg.checks import fail_where, kernel_dtype, not_implemented, result, square, type_name
+from minitensor.linalg.checks import fail_where, kernel_dtype, not_implemented, result, square
 from minitensor.linalg.decompositions import not_positive, reflect, svd_row, unpack
 from minitensor.linalg.solvers import inverse_of, singular
 from minitensor.ops import ROWS
@@ -102,8 +102,8 @@ def cholesky_solve(input: Any, input2: Any, upper: bool = False) -> _C.Tensor:
         )
     if input.dtype != input2.dtype:
         raise RuntimeError(
-            f"Expected b and A to have the same dtype, but found b of type {type_name(input.dtype)} and A of type "
-            f"{type_name(input2.dtype)} instead"
+            f"Expected b and A to have the same dtype, but found b of type {_C.type_name(input.dtype)} and A of type "
+            f"{_C.type_name(input2.dtype)} instead"
         )
     not_implemented(input, "cholesky_solve_cpu")
     return rows.cholesky_solve(input, input2, upper)
@@ -182,7 +182,7 @@ def ormqr(input: Any, input2: Any, input3: Any, left: bool = True, transpose: bo
         if t.dtype != input.dtype:
             raise RuntimeError(
                 f"{name}: Expected input and {which} to have the same dtype, but input has dtype "
-                f"{type_name(input.dtype)} and {which} has dtype {type_name(t.dtype)}"
+                f"{_C.type_name(input.dtype)} and {which} has dtype {_C.type_name(t.dtype)}"
             )
     not_implemented(input, "ormqr_cpu")
     if left:

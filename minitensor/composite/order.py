@@ -7,7 +7,6 @@ from typing import Any
 from minitensor import _C
 from minitensor._return_types import named
 from minitensor.composite.dims import normal_dim
-from minitensor.composite.reduction import type_name
 from minitensor.composite.registry import autocast, composite, shortcut
 from minitensor.ops import ROWS
 from minitensor.ops.elementwise import where
@@ -190,7 +189,8 @@ def searchsorted(
             )
         if sorter.dtype is not _C.int64:
             raise RuntimeError(
-                f"torch.searchsorted(): sorter must be a tensor of long dtype but got dtype {type_name(sorter.dtype)}"
+                "torch.searchsorted(): sorter must be a tensor of long dtype but got dtype "
+                f"{_C.type_name(sorter.dtype)}"
             )
     values = _boundary(input)
     if sorted_sequence.ndim == 0 and sorted_sequence.numel() > 0:
@@ -246,7 +246,7 @@ def _results(values: Any, inverse: Any, counts: Any, return_inverse: bool, retur
 
 def _refuse_complex(input: Any, name: str) -> None:
     if input.is_complex():
-        raise NotImplementedError(f"\"{name}\" not implemented for '{type_name(input.dtype)}'")
+        raise NotImplementedError(f"\"{name}\" not implemented for '{_C.type_name(input.dtype)}'")
 
 
 def _numbers(starts: Any) -> Any:

@@ -10,7 +10,6 @@ import minitensor as mt
 from minitensor import _C
 from minitensor.composite import random_torch as torch_
 from minitensor.composite.layout import made_like
-from minitensor.composite.reduction import type_name
 from minitensor.composite.registry import composite
 from minitensor.ops import random as _ops
 
@@ -278,7 +277,7 @@ def multinomial(
     if input.ndim not in (1, 2):
         raise RuntimeError("prob_dist must be 1 or 2 dim")
     if out is not None and out.dtype is not _C.int64:
-        raise RuntimeError(f"multinomial expects Long tensor out, got: {type_name(out.dtype)}")
+        raise RuntimeError(f"multinomial expects Long tensor out, got: {_C.type_name(out.dtype)}")
     if not input.is_floating_point():
         raise RuntimeError(f"multinomial only supports floating-point dtypes for input, got: {input.dtype}")
     categories = input.shape[-1]

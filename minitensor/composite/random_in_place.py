@@ -126,9 +126,6 @@ def geometric_(self: Any, p: float, *, generator: Any = None) -> Tensor:
     return self.copy_(mt.ceil(mt.log1p(-u) / math.log1p(-p)))
 
 
-_SIGNIFICANT = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
-
-
 @composite(function=False)
 def random_(
     self: Any, from_: int | None = None, to: int | None = None, *, generator: Any = None, **more: Any
@@ -158,6 +155,6 @@ def random_(
 def _largest(dtype: Any) -> int:
     if dtype is _C.bool:
         return 1
-    if dtype.name in _SIGNIFICANT:
-        return 1 << _SIGNIFICANT[dtype.name]
+    if dtype.name in torch_.SIGNIFICANT:
+        return 1 << torch_.SIGNIFICANT[dtype.name]
     return min((1 << (8 * dtype.itemsize - (1 if dtype.is_signed else 0))) - 1, 2**63 - 1)

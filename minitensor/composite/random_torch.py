@@ -129,7 +129,8 @@ def noise_like(input: Any, keep: float, channels: bool) -> Any:
 
 # ---- integers
 
-_SIGNIFICANT = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
+# Binary digits that a floating type keeps.
+SIGNIFICANT = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
 
 
 def _nearest(number: int, digits: int) -> int:
@@ -147,7 +148,7 @@ def integer_bounds(dtype: Any, low: int, high: int) -> tuple[int, int]:
     """The first and the last integer that are drawn for [low, high): bounds that the type rounds move inwards."""
     if low >= high:
         raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
-    digits = _SIGNIFICANT.get(dtype.name)
+    digits = SIGNIFICANT.get(dtype.name)
     if digits is None:
         top = 1 if dtype is _C.bool else (1 << (8 * dtype.itemsize - dtype.is_signed)) - 1
         least = -top - 1 if dtype.is_signed else 0
@@ -183,7 +184,7 @@ def integers(low: int, high: int, size: Sequence[int], dtype: Any, device: Any, 
 def random_(self: Any, low: int | None, high: int | None, generator: Any) -> Any:
     """Fill with integers: in [low, high), or from 0 over all that the type holds exactly."""
     dtype = self.dtype
-    digits = _SIGNIFICANT.get(dtype.name)
+    digits = SIGNIFICANT.get(dtype.name)
     top = 1 if dtype is _C.bool else (1 << (digits or 8 * dtype.itemsize - dtype.is_signed)) - (digits is None)
     if low is None and high is None:
         bits = 64 if dtype in (_C.float64, _C.int64) else 32

@@ -28,18 +28,6 @@ def dims_of(input: Any, dim: Any) -> tuple[int, ...]:
     return named_dims if given and input.ndim else tuple(range(input.ndim))
 
 
-def type_name(dtype: Any) -> str:
-    """PyTorch's name of a dtype in its messages: Float, Long."""
-    return _TYPE_NAMES.get(dtype.name, dtype.name)
-
-
-_TYPE_NAMES = {
-    "bool": "Bool", "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int", "int64": "Long",
-    "uint16": "UInt16", "uint32": "UInt32", "uint64": "UInt64", "float16": "Half", "bfloat16": "BFloat16",
-    "float32": "Float", "float64": "Double", "complex64": "ComplexFloat", "complex128": "ComplexDouble",
-}  # fmt: skip
-
-
 # ---- extremes
 
 
@@ -54,7 +42,7 @@ def _extreme(which: str, input: Any, dim: Any, keepdim: bool) -> Any:
             "Specify the reduction dim with the 'dim' argument."
         )
     if input.is_complex():
-        raise NotImplementedError(f"\"{which}_all\" not implemented for '{type_name(input.dtype)}'")
+        raise NotImplementedError(f"\"{which}_all\" not implemented for '{_C.type_name(input.dtype)}'")
     return ROWS[f"a{which}"].call(input)
 
 
@@ -80,7 +68,7 @@ def _min(input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = Non
 def aminmax(input: Any, *, dim: int | None = None, keepdim: bool = False) -> Any:
     """The smallest and the largest element, of all or along dim."""
     if input.is_complex():
-        raise NotImplementedError(f"\"aminmax_cpu\" not implemented for '{type_name(input.dtype)}'")
+        raise NotImplementedError(f"\"aminmax_cpu\" not implemented for '{_C.type_name(input.dtype)}'")
     if dim is None and input.numel() == 0:
         raise RuntimeError(
             "aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity."
@@ -174,7 +162,7 @@ def nanmean(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
     """The mean of the elements that are not NaN."""
     if not (input.is_floating_point() or input.is_complex()):
         raise RuntimeError(
-            f"nanmean(): expected input to have floating point or complex dtype but got {type_name(input.dtype)}"
+            f"nanmean(): expected input to have floating point or complex dtype but got {_C.type_name(input.dtype)}"
         )
     count = (input == input).sum(dim, keepdim)
     return ROWS["nansum"].call(input, dim, keepdim, dtype=dtype) / count
@@ -187,7 +175,7 @@ def vector_norm(input: Any, p: Any = 2, dim: Any = None, keepdim: bool = False, 
     """The p-norm of the elements over dim, or over all of them."""
     if not (input.is_floating_point() or input.is_complex()):
         raise RuntimeError(
-            f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {type_name(input.dtype)}"
+            f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {_C.type_name(input.dtype)}"
         )
     over = dims_of(input, dim)
     p = float(p)
@@ -271,7 +259,7 @@ def dist(input: Any, other: Any, p: float = 2) -> Tensor:
     if not (difference.is_floating_point() or difference.is_complex()):
         raise RuntimeError(
             "norm(): input dtype should be either floating point or complex. "
-            f"Got {type_name(difference.dtype)} instead."
+            f"Got {_C.type_name(difference.dtype)} instead."
         )
     return vector_norm(difference, p)
 
@@ -340,7 +328,7 @@ def hash_tensor(input: Any, dim: Any = None, *, keepdim: bool = False, mode: int
     if mode != 0:
         raise RuntimeError(f"Unknown hash_tensor mode: {mode}")
     if input.is_complex():
-        raise NotImplementedError(f"\"xor_sum_cpu\" not implemented for '{type_name(input.dtype)}'")
+        raise NotImplementedError(f"\"xor_sum_cpu\" not implemented for '{_C.type_name(input.dtype)}'")
     if dim is None and input.numel() == 0:
         raise RuntimeError(
             "hash_tensor: Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim "

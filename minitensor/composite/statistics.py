@@ -11,7 +11,6 @@ from minitensor import _C
 from minitensor._return_types import named
 from minitensor._warning import users_level
 from minitensor.composite.dims import normal_dim
-from minitensor.composite.reduction import type_name
 from minitensor.composite.registry import composite
 from minitensor.ops import ROWS
 from minitensor.ops.creation import linspace
@@ -30,7 +29,7 @@ def bincount(input: Any, weights: Any = None, minlength: int = 0) -> Tensor:
     if minlength < 0:
         raise RuntimeError("minlength should be >= 0")
     if input.is_floating_point() or input.is_complex() or input.dtype is _C.bool:
-        raise NotImplementedError(f"\"bincount_cpu\" not implemented for '{type_name(input.dtype)}'")
+        raise NotImplementedError(f"\"bincount_cpu\" not implemented for '{_C.type_name(input.dtype)}'")
     if input.ndim != 1 or (input.numel() and int(input.min()) < 0):
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
     if weights is not None and tuple(weights.shape) != tuple(input.shape):
@@ -66,7 +65,7 @@ def histc(input: Any, bins: int = 100, min: float = 0, max: float = 0) -> Tensor
     """How many elements lie in each of `bins` equal intervals from min to max; of the elements' range for 0 and 0."""
     _check_bins(bins)
     if not input.is_floating_point():
-        raise NotImplementedError(f"\"histogram_cpu\" not implemented for '{type_name(input.dtype)}'")
+        raise NotImplementedError(f"\"histogram_cpu\" not implemented for '{_C.type_name(input.dtype)}'")
     low, high = _finite_range(input, float(min), float(max), "torch.histc")
     edges = linspace(low, high, bins + 1, dtype=input.dtype, device=input.device)
     return ROWS["_histogramdd"].call(input.reshape((-1, 1)), edges, None, (bins,), True, False)
@@ -77,7 +76,7 @@ def _grid(
 ) -> tuple[Any, list[Any]]:
     """The histogram of the rows of a matrix, and the edges of its bins."""
     if points.dtype not in (_C.float32, _C.float64):
-        raise NotImplementedError(f"\"histogramdd\" not implemented for '{type_name(points.dtype)}'")
+        raise NotImplementedError(f"\"histogramdd\" not implemented for '{_C.type_name(points.dtype)}'")
     uniform = not isinstance(bins[0], Tensor)
     edges = []
     for d, bin in enumerate(bins):
@@ -85,7 +84,8 @@ def _grid(
             if bin.dtype is not points.dtype:
                 raise RuntimeError(
                     "torch.histogramdd: input tensor and bins tensors should have the same dtype, but got input with "
-                    f"dtype {type_name(points.dtype)} and bins for dimension {d} with dtype {type_name(bin.dtype)}"
+                    f"dtype {_C.type_name(points.dtype)} and bins for dimension {d} with dtype "
+                    f"{_C.type_name(bin.dtype)}"
                 )
             if bin.ndim != 1 or bin.shape[0] == 0:
                 raise RuntimeError(
@@ -103,7 +103,7 @@ def _grid(
     if weight is not None and weight.dtype is not points.dtype:
         raise RuntimeError(
             "torch.histogramdd: if weight tensor is provided, input tensor and weight tensor should have the same "
-            f"dtype, but got input({type_name(points.dtype)}), and weight({type_name(weight.dtype)})"
+            f"dtype, but got input({_C.type_name(points.dtype)}), and weight({_C.type_name(weight.dtype)})"
         )
     if weight is not None and weight.numel() != points.shape[0]:
         raise RuntimeError(
@@ -191,7 +191,7 @@ def cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any 
         if given.is_floating_point() == whole:
             raise RuntimeError(
                 f"cov(): expected {name} to have {'integral' if whole else 'floating point'} dtype but got {name} with "
-                f"{type_name(given.dtype)} dtype"
+                f"{_C.type_name(given.dtype)} dtype"
             )
         if given.numel() != n:
             raise RuntimeError(

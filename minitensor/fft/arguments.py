@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from minitensor import _C
-from minitensor.linalg.checks import type_name
 from minitensor.ops import ROWS
 
 __all__ = ["check_size", "dimensions", "promoted", "resized", "scale_of", "wrapped"]
@@ -56,7 +55,7 @@ def promoted(input: Any, needs_complex: bool) -> Any:
     if not dtype.is_floating_point and not dtype.is_complex:
         dtype = _C.get_default_dtype()
     if dtype.name not in ("float32", "float64", "complex64", "complex128"):
-        raise RuntimeError(f"Unsupported dtype {type_name(dtype)}")
+        raise RuntimeError(f"Unsupported dtype {_C.type_name(dtype)}")
     if needs_complex and not dtype.is_complex:
         dtype = _C.complex64 if dtype.name == "float32" else _C.complex128
     return input if dtype == input.dtype else input.to(dtype)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from minitensor import _C
 from minitensor._C import Tensor
 from minitensor.composite.registry import autocast, composite
 from minitensor.fft.arguments import check_size, dimensions, promoted, resized, scale_of, wrapped
-from minitensor.linalg.checks import type_name
 from minitensor.ops import fft as rows
 
 __all__ = [
@@ -36,7 +36,7 @@ def _c2c(input: Any, n: int | None, dim: int, norm: Any, forward: bool, name: st
 def _r2c(input: Any, n: int | None, dim: int, norm: Any, forward: bool, name: str) -> Any:
     scale = scale_of(norm, forward, name)
     if input.is_complex():
-        raise RuntimeError(f"{name} expects a real input tensor, but got {type_name(input.dtype)}")
+        raise RuntimeError(f"{name} expects a real input tensor, but got {_C.type_name(input.dtype)}")
     x = promoted(input, False)
     d = wrapped(dim, x.ndim)
     size = x.shape[d] if n is None else n
@@ -149,7 +149,7 @@ def rfftn(
     """`fftn` of real numbers: of the last dimension only the half that tells the rest."""
     scale = scale_of(norm, True, "rfftn")
     if input.is_complex():
-        raise RuntimeError(f"rfftn expects a real-valued input tensor, but got {type_name(input.dtype)}")
+        raise RuntimeError(f"rfftn expects a real-valued input tensor, but got {_C.type_name(input.dtype)}")
     x = promoted(input, False)
     dims, sizes = dimensions(x, s, dim)
     if not dims:
@@ -192,7 +192,7 @@ def ihfftn(
     """The inverse of `hfftn`."""
     scale = scale_of(norm, False, "ihfftn")
     if input.is_complex():
-        raise RuntimeError(f"Only supports floating-point dtypes, but found: {type_name(input.dtype)}")
+        raise RuntimeError(f"Only supports floating-point dtypes, but found: {_C.type_name(input.dtype)}")
     x = promoted(input, False)
     dims, sizes = dimensions(x, s, dim)
     if not dims:

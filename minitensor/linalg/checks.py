@@ -5,20 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from minitensor import _C
 from minitensor._return_types import named
 from minitensor.composite.registry import composite
 from minitensor.ops.linalg import LinAlgError
 
 __all__ = [
     "LinAlgError", "fail_where", "kernel_dtype", "linalg", "matrices", "not_implemented", "result", "square",
-    "type_name",
 ]  # fmt: skip
 
-_TYPE_NAMES = {
-    "bool": "Bool", "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int", "int64": "Long",
-    "uint16": "UInt16", "uint32": "UInt32", "uint64": "UInt64", "float16": "Half", "bfloat16": "BFloat16",
-    "float32": "Float", "float64": "Double", "complex64": "ComplexFloat", "complex128": "ComplexDouble",
-}  # fmt: skip
 _SINGLE_AND_DOUBLE = {"float32", "float64", "complex64", "complex128"}
 
 
@@ -26,11 +21,6 @@ def linalg(made: Callable[..., Any]) -> Callable[..., Any]:
     """Enter a function of the namespace `linalg`, with `out=`."""
     name = made.__name__.removeprefix("_")
     return composite(name=f"linalg_{name}", function=False, method=False, out=True, namespaces=("linalg",))(made)
-
-
-def type_name(dtype: Any) -> str:
-    """A dtype's name in PyTorch's messages: 'Float'."""
-    return _TYPE_NAMES[dtype.name]
 
 
 def matrices(x: Any, name: str, argument: str = "A") -> None:
@@ -52,16 +42,16 @@ def kernel_dtype(x: Any, name: str, kernel: str | None = None) -> None:
     if x.dtype.name in _SINGLE_AND_DOUBLE:
         return
     if not x.dtype.is_floating_point and not x.dtype.is_complex:
-        raise RuntimeError(f"{name}: Expected a floating point or complex tensor as input. Got {type_name(x.dtype)}")
+        raise RuntimeError(f"{name}: Expected a floating point or complex tensor as input. Got {_C.type_name(x.dtype)}")
     if kernel is None:
-        raise RuntimeError(f"{name}: Low precision dtypes not supported. Got {type_name(x.dtype)}")
+        raise RuntimeError(f"{name}: Low precision dtypes not supported. Got {_C.type_name(x.dtype)}")
     not_implemented(x, kernel)
 
 
 def not_implemented(x: Any, kernel: str) -> None:
     """Refuse the dtypes that LAPACK doesn't have, as PyTorch's dispatch does."""
     if x.dtype.name not in _SINGLE_AND_DOUBLE:
-        raise NotImplementedError(f"\"{kernel}\" not implemented for '{type_name(x.dtype)}'")
+        raise NotImplementedError(f"\"{kernel}\" not implemented for '{_C.type_name(x.dtype)}'")
 
 
 def fail_where(info: Any, name: str, says: Callable[[int], str], error: type[RuntimeError] = LinAlgError) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from minitensor import _C
 from minitensor._C import Tensor
 from minitensor.composite.registry import autocast
 from minitensor.linalg.checks import (
@@ -15,7 +16,6 @@ from minitensor.linalg.checks import (
     not_implemented,
     result,
     square,
-    type_name,
 )
 from minitensor.ops import ROWS
 from minitensor.ops import linalg as rows
@@ -148,7 +148,7 @@ def eigvalsh(input: Any, UPLO: str = "L") -> Tensor:
 def _eig(input: Any, vectors: bool, name: str) -> Any:
     square(input, name)
     if not input.dtype.is_floating_point and not input.dtype.is_complex:
-        raise RuntimeError(f"Unknown Complex ScalarType for {type_name(input.dtype)}")
+        raise RuntimeError(f"Unknown Complex ScalarType for {_C.type_name(input.dtype)}")
     not_implemented(input, "linalg_eig_out_cpu")
     try:
         return rows.eig(input, vectors)
@@ -271,7 +271,7 @@ def check_reflectors(input: Any, tau: Any, name: str) -> None:
         )
     if tau.dtype != input.dtype:
         raise RuntimeError(
-            f"{name}: tau dtype {type_name(tau.dtype)} does not match input dtype {type_name(input.dtype)}"
+            f"{name}: tau dtype {_C.type_name(tau.dtype)} does not match input dtype {_C.type_name(input.dtype)}"
         )
 
 

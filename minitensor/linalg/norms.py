@@ -8,7 +8,7 @@ from typing import Any
 
 from minitensor import _C
 from minitensor.composite.registry import autocast
-from minitensor.linalg.checks import linalg, matrices, type_name
+from minitensor.linalg.checks import linalg, matrices
 from minitensor.ops import ROWS
 from minitensor.ops.elementwise import where
 
@@ -49,20 +49,20 @@ def magnitude_norm(x: Any, p: float, dim: Any, keepdim: bool, dtype: Any = None)
 
 def _check_dtype(x: Any, dtype: Any, name: str) -> None:
     if not x.dtype.is_floating_point and not x.dtype.is_complex:
-        raise RuntimeError(f"{name}: Expected a floating point or complex tensor as input. Got {type_name(x.dtype)}")
+        raise RuntimeError(f"{name}: Expected a floating point or complex tensor as input. Got {_C.type_name(x.dtype)}")
     if dtype is None:
         return
     if not isinstance(dtype, _C.dtype):
         raise TypeError(f"{name}: argument 'dtype' must be torch.dtype, not {type(dtype).__name__}")
     if not dtype.is_floating_point and not dtype.is_complex:
-        raise RuntimeError(f"{name}: dtype should be floating point or complex, but got {type_name(dtype)}")
+        raise RuntimeError(f"{name}: dtype should be floating point or complex, but got {_C.type_name(dtype)}")
     if dtype.is_complex != x.dtype.is_complex:
         kind = "complex" if x.dtype.is_complex else "real"
-        raise RuntimeError(f"{name}: dtype should be {kind} for {kind} inputs, but got {type_name(dtype)}")
+        raise RuntimeError(f"{name}: dtype should be {kind} for {kind} inputs, but got {_C.type_name(dtype)}")
     if dtype.itemsize < x.dtype.itemsize:
         raise RuntimeError(
-            f"{name}: the dtype of the input ({type_name(x.dtype)}) should be convertible without narrowing to the "
-            f"specified dtype ({type_name(dtype)})"
+            f"{name}: the dtype of the input ({_C.type_name(x.dtype)}) should be convertible without narrowing to the "
+            f"specified dtype ({_C.type_name(dtype)})"
         )
 
 

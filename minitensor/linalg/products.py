@@ -8,7 +8,7 @@ from typing import Any
 
 from minitensor import _C
 from minitensor.composite.registry import autocast
-from minitensor.linalg.checks import kernel_dtype, linalg, square, type_name
+from minitensor.linalg.checks import kernel_dtype, linalg, square
 from minitensor.ops import ROWS
 from minitensor.ops import linalg as rows
 
@@ -34,11 +34,11 @@ def vecdot(x: Any, y: Any, *, dim: int = -1) -> _C.Tensor:
     """The dot product along dim, broadcast over the others; a complex x is conjugated."""
     name = "linalg.vecdot"
     if not x.dtype.is_floating_point and not x.dtype.is_complex:
-        raise RuntimeError(f"{name}: Expected a floating point or complex tensor as input. Got {type_name(x.dtype)}")
+        raise RuntimeError(f"{name}: Expected a floating point or complex tensor as input. Got {_C.type_name(x.dtype)}")
     if x.dtype != y.dtype:
         raise RuntimeError(
-            f"{name}: Expected x and y to have the same dtype, but found x of type {type_name(x.dtype)} and y of type "
-            f"{type_name(y.dtype)} instead"
+            f"{name}: Expected x and y to have the same dtype, but found x of type {_C.type_name(x.dtype)} and y of "
+            f"type {_C.type_name(y.dtype)} instead"
         )
     return ((x.conj() if x.is_complex() else x) * y).sum(dim=dim)
 

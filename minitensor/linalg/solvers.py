@@ -16,7 +16,6 @@ from minitensor.linalg.checks import (
     not_implemented,
     result,
     square,
-    type_name,
 )
 from minitensor.linalg.decompositions import unpack
 from minitensor.ops import ROWS
@@ -100,8 +99,8 @@ def _solve(A: Any, B: Any, left: bool) -> tuple[Any, Any]:
     kernel_dtype(A, "linalg.solve")
     if A.dtype != B.dtype:
         raise RuntimeError(
-            f"linalg.solve: Expected A and B to have the same dtype, but found A of type {type_name(A.dtype)} and B of "
-            f"type {type_name(B.dtype)} instead"
+            f"linalg.solve: Expected A and B to have the same dtype, but found A of type {_C.type_name(A.dtype)} and "
+            f"B of type {_C.type_name(B.dtype)} instead"
         )
     vector = _is_vector_of(A, B)
     columns = B.unsqueeze(-1) if vector else B
@@ -181,8 +180,8 @@ def lu_solve(LU: Any, pivots: Any, B: Any, *, left: bool = True, adjoint: bool =
     kernel_dtype(LU, name, "linalg.lu_solve")
     if LU.dtype != B.dtype:
         raise RuntimeError(
-            f"{name}: Expected LU and B to have the same dtype, but found LU of type {type_name(LU.dtype)} and B of "
-            f"type {type_name(B.dtype)} instead"
+            f"{name}: Expected LU and B to have the same dtype, but found LU of type {_C.type_name(LU.dtype)} and B of "
+            f"type {_C.type_name(B.dtype)} instead"
         )
     _check_pivots(pivots, name)
     square(LU, name, "LU")
@@ -214,9 +213,9 @@ def ldl_solve(LD: Any, pivots: Any, B: Any, *, hermitian: bool = False) -> Tenso
             f"linalg_ldl_solve(): argument 'pivots' (position 2) must be Tensor, not {type(pivots).__name__}"
         )
     if pivots.dtype.is_floating_point or pivots.dtype.is_complex or pivots.dtype == _C.bool:
-        raise RuntimeError(f"{name}: Expected pivots to be integers. Got {type_name(pivots.dtype)}")
+        raise RuntimeError(f"{name}: Expected pivots to be integers. Got {_C.type_name(pivots.dtype)}")
     if LD.dtype != B.dtype:
-        raise RuntimeError(f"{name}: LD dtype {type_name(LD.dtype)} does not match b dtype {type_name(B.dtype)}")
+        raise RuntimeError(f"{name}: LD dtype {_C.type_name(LD.dtype)} does not match b dtype {_C.type_name(B.dtype)}")
     if LD.shape[-1] != B.shape[-2]:
         raise RuntimeError(f"{name}: Expected B to have {LD.shape[-1]} rows, but it has {B.shape[-2]}")
     not_implemented(LD, "ldl_solve_kernel_cpu")
@@ -241,8 +240,8 @@ def lstsq(input: Any, b: Any, rcond: float | None = None, *, driver: str | None 
         raise RuntimeError(f"{name}: other must have at least 1 dimension.")
     if input.dtype != b.dtype:
         raise RuntimeError(
-            f"{name}: Expected input and other to have the same dtype, but got input's dtype {type_name(input.dtype)} "
-            f"and other's dtype {type_name(b.dtype)}"
+            f"{name}: Expected input and other to have the same dtype, but got input's dtype "
+            f"{_C.type_name(input.dtype)} and other's dtype {_C.type_name(b.dtype)}"
         )
     not_implemented(input, "linalg_lstsq_cpu")
     if driver not in (None, "gels", "gelsy", "gelsd", "gelss"):
@@ -292,7 +291,7 @@ def _tolerances(x: Any, atol: Any, rtol: Any, name: str) -> tuple[Any, Any]:
         if isinstance(value, Tensor):
             if value.is_complex():
                 raise RuntimeError(
-                    f"{name}: {which} tensor of complex type is not supported. Got {type_name(value.dtype)}"
+                    f"{name}: {which} tensor of complex type is not supported. Got {_C.type_name(value.dtype)}"
                 )
             return value.to(real)
         return ROWS["full"].call((), float(value), dtype=real)
@@ -314,7 +313,7 @@ def pinv(input: Any, rcond: Any = None, hermitian: bool = False, *, atol: Any = 
     """
     if input.ndim < 2 or input.dtype.name not in ("float32", "float64", "complex64", "complex128"):
         raise RuntimeError(
-            f"linalg.pinv({type_name(input.dtype)}{{{list(input.shape)}}}): expected a tensor with 2 or more "
+            f"linalg.pinv({_C.type_name(input.dtype)}{{{list(input.shape)}}}): expected a tensor with 2 or more "
             "dimensions of float, double, cfloat or cdouble types"
         )
     if hermitian:

@@ -418,6 +418,10 @@ PyObject* py_can_cast(PyObject*, PyObject* args) {
     });
 }
 
+PyObject* py_type_name(PyObject*, PyObject* dtype) {
+    return guarded([&] { return PyUnicode_FromString(torch_type_name(dtype_from(dtype))); });
+}
+
 PyObject* py_default_device(PyObject*, PyObject*) { return device_object(default_device()); }
 PyObject* py_set_default_device(PyObject*, PyObject* device) {
     return guarded([&]() -> PyObject* {
@@ -430,6 +434,8 @@ PyMethodDef dtype_functions[] = {
     {"common_dtype", method<py_result_type>(), METH_VARARGS, "common_dtype(tensor1, tensor2)"},
     {"promote_types", method<py_promote_types>(), METH_VARARGS, "promote_types(type1, type2)"},
     {"can_cast", method<py_can_cast>(), METH_VARARGS, "can_cast(from_, to)"},
+    {"type_name", method<py_type_name>(), METH_O,
+     "type_name(dtype)\n--\n\nPyTorch's name of a dtype in its messages: Float, Long, Byte."},
     {"set_shown_package", method<py_set_shown_package>(), METH_O,
      "set_shown_package(name): dtypes and sizes are shown as that package's; the name before."},
     {"get_default_device", method<py_default_device>(), METH_NOARGS,
