@@ -20,7 +20,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.case import CPU_TIME, OURS, load_cases
-from benchmarks.run import OTHER_VARIABLES, THREAD_VARIABLES, THREADS
+from benchmarks.run import THREADS, prepare
 from benchmarks.worker import Worker
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -97,8 +97,7 @@ def compare(pairs: list[tuple[str, str]], case: str, args: argparse.Namespace) -
 def main(argv: list[str] | None = None) -> int:
     """Run the cases; return 1 if one is slower than it may be."""
     args = parse_args(argv)
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: args.threads])
-    os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(args.threads)) | OTHER_VARIABLES)
+    prepare(args.threads)
     if args.cpu_time:
         os.environ[CPU_TIME] = "1"
     ratios: list[float] = []

@@ -39,6 +39,8 @@ THREAD_VARIABLES = (
     "TF_NUM_INTRAOP_THREADS",
     "TF_NUM_INTEROP_THREADS",
 )
+# Without bytecode on disk every process compiles all sources before it does anything.
+UNWANTED_VARIABLE = "PYTHONDONTWRITEBYTECODE"
 # torch.compile would leave a pool of compilers behind.
 OTHER_VARIABLES = {
     "TORCHINDUCTOR_COMPILE_THREADS": "1",
@@ -104,6 +106,15 @@ def measure(
     return samples, problems
 
 
+def prepare(threads: int) -> list[int]:
+    """Bind this process and those that it starts to so many CPUs and threads; return the CPUs."""
+    cpus = sorted(os.sched_getaffinity(0))[:threads]
+    os.sched_setaffinity(0, cpus)
+    os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(threads)) | OTHER_VARIABLES)
+    os.environ.pop(UNWANTED_VARIABLE, None)
+    return cpus
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run the cases; return 1 if a goal is missed or ours could not run."""
     args = parse_args(argv)
@@ -117,9 +128,7 @@ def main(argv: list[str] | None = None) -> int:
     if args.device == "cuda" and (problem := gpu_report.why_not()):
         print(f"no CUDA device to measure on: {problem}", file=sys.stderr)
         return 2
-    cpus = sorted(os.sched_getaffinity(0))[: args.threads]
-    os.sched_setaffinity(0, cpus)
-    os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(args.threads)) | OTHER_VARIABLES)
+    cpus = prepare(args.threads)
     if args.cpu_time:
         os.environ[CPU_TIME] = "1"
     command = f"python -m benchmarks.run {shlex.join(sys.argv[1:] if argv is None else argv)}".strip()

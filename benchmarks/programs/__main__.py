@@ -26,7 +26,7 @@ from tqdm import tqdm
 from benchmarks import report
 from benchmarks.programs import limits
 from benchmarks.programs.case import load_all
-from benchmarks.run import THREAD_VARIABLES, THREADS
+from benchmarks.run import THREADS, prepare
 
 PATIENCE = 300.0
 
@@ -118,9 +118,7 @@ def main(argv: list[str] | None = None) -> int:
         for name, p in load_all().items():
             print(f"{name + (' *' if p.pays else ''):<36} {p.run.__doc__.partition(chr(10))[0]}")
         return 0 if args.list else 2
-    cpus = sorted(os.sched_getaffinity(0))[: args.threads]
-    os.sched_setaffinity(0, cpus)
-    os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(args.threads)))
+    cpus = prepare(args.threads)
     command = f"python -m benchmarks.programs {shlex.join(sys.argv[1:] if argv is None else argv)}".strip()
     about = report.header(command, cpus)
     for key, value in about.items():

@@ -6,6 +6,7 @@ import time
 import pytest
 
 import minitensor as mt
+from benchmarks import run
 from benchmarks.programs import __main__ as runner
 from benchmarks.programs import case, limits, one
 
@@ -71,7 +72,7 @@ def test_what_a_run_leaves_behind_is_waited_for(monkeypatch, tmp_path):
 
 def test_the_runner_names_what_is_printed_otherwise(monkeypatch, capsys):
     monkeypatch.setattr("os.sched_setaffinity", lambda pid, cpus: None)
-    for name in runner.THREAD_VARIABLES:
+    for name in (*run.THREAD_VARIABLES, *run.OTHER_VARIABLES, run.UNWANTED_VARIABLE):
         monkeypatch.setenv(name, "2")  # undone at the end, whatever it sets
     seen = []
 

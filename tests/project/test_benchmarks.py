@@ -66,7 +66,7 @@ def test_durations(seconds, text):
 def test_run_writes_only_on_request(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("os.sched_setaffinity", lambda pid, cpus: None)
-    for name in (*run.THREAD_VARIABLES, *run.OTHER_VARIABLES):
+    for name in (*run.THREAD_VARIABLES, *run.OTHER_VARIABLES, run.UNWANTED_VARIABLE):
         monkeypatch.setenv(name, "2")  # undone at the end, whatever run sets
     path = tmp_path / "figures.json"
     status = run.main(["--filter", "^eager_add$", "--rounds", "2", "--min-time", "0.01", "--json", str(path)])
