@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <numeric>
+#include <thread>
 #include <utility>
 
 #include "core/interrupt.h"
@@ -31,15 +33,30 @@ constexpr int64_t kManyLines = 256;
 constexpr int64_t kBytesOfVector = 64;
 // Elements of C that an epilogue gets at once, about.
 constexpr int64_t kEpilogueTile = 16 << 10;
-// Multiply-adds that are worth a task of their own, and elements that are worth packing in parallel.
+// Multiply-adds that are worth a task of their own.
 constexpr int64_t kTaskWork = 128 << 10;
-constexpr int64_t kPackWork = 64 << 10;
+// Tiles of a task for which a panel of B is worth reading, where there are tasks enough for all threads.
+constexpr int64_t kTilesOfTask = 8;
 // Elements that keep the rows of packed A out of each other's cache sets.
 constexpr int64_t kRowPadding = 16;
 
-// Packed A belongs to the thread that uses it; packed B (Shared) to the thread that owns the product.
+// Packed A belongs to the thread that uses it, as a panel of B does that is packed for one use; packed B (Shared) to
+// the thread that owns the product.
 thread_local Scratch t_packed_a;
+thread_local Scratch t_panel;
 thread_local Scratch t_packed_b;
+
+// Whether a panel of B is packed: each is by the first thread that needs it.
+constexpr uint8_t kUnpacked = 0, kClaimed = 1, kPacked = 2;
+
+bool claim(uint8_t* state) {
+    uint8_t expected = kUnpacked;
+    return std::atomic_ref(*state).compare_exchange_strong(expected, kClaimed, std::memory_order_relaxed);
+}
+
+bool is_packed(uint8_t* state) { return std::atomic_ref(*state).load(std::memory_order_acquire) == kPacked; }
+
+void set_packed(uint8_t* state) { std::atomic_ref(*state).store(kPacked, std::memory_order_release); }
 
 int64_t round_up(int64_t n, int64_t d) { return ceil_div(n, d) * d; }
 
@@ -159,35 +176,23 @@ void Product<T>::run(int64_t threads) const {
         if (epilogue.fn != nullptr) epilogue(0, m, 0, n);
         return;
     }
-    if (pack_b != PackB::Shared) return run_tasks({nullptr, 0, n, false}, threads);
+    if (pack_b != PackB::Shared) return run_tasks({nullptr, 0, n, nullptr}, threads);
 
     const int64_t bytes_of_col = k * static_cast<int64_t>(sizeof(T));
     const int64_t slab_cols = balanced(n, std::max(panel_cols, kBytesOfSlab / bytes_of_col / panel_cols * panel_cols),
                                        panel_cols);
-    T* packed = static_cast<T*>(t_packed_b.try_get(static_cast<size_t>(bytes_of_col * padded(std::min(n, slab_cols)))));
-    if (packed == nullptr) {
+    const int64_t bytes = bytes_of_col * padded(std::min(n, slab_cols));
+    const int64_t panels = ceil_div(slab_cols, panel_cols) * ceil_div(k, kGemmBlockK<T>);
+    void* memory = t_packed_b.try_get(static_cast<size_t>(bytes + panels));
+    if (memory == nullptr) {
         Product slower = *this;
         slower.pack_b = b.cs == 1 || n == 1 ? PackB::None : PackB::Local;
-        return slower.run_tasks({nullptr, 0, n, false}, threads);
+        return slower.run_tasks({nullptr, 0, n, nullptr}, threads);
     }
+    uint8_t* states = static_cast<uint8_t*>(memory) + bytes;
     for (int64_t col0 = 0; col0 < n; col0 += slab_cols) {
-        const int64_t cols = std::min(slab_cols, n - col0);
-        const Slab slab{packed, col0, cols, threads == 1};
-        // A unit is some neighbouring panels over one block of k: long enough rows to read B at full speed.
-        const int64_t unit_cols = 8 * panel_cols;
-        const int64_t units_across = ceil_div(cols, unit_cols);
-        auto pack = [&](int64_t begin, int64_t end) {
-            for (int64_t unit = begin; unit < end; ++unit) {
-                const int64_t k0 = unit / units_across * kGemmBlockK<T>;
-                const int64_t kc = std::min(kGemmBlockK<T>, k - k0);
-                const int64_t from = unit % units_across * unit_cols;
-                pack_panels(packed + k0 * padded(cols) + from * kc, k0, kc, col0 + from,
-                            std::min(unit_cols, cols - from));
-            }
-        };
-        const int64_t units = units_across * ceil_div(k, kGemmBlockK<T>);
-        if (threads > 1) parallel_for(units, cols * k >= kPackWork ? 1 : units, pack);
-        run_tasks(slab, threads);
+        std::fill_n(states, panels, kUnpacked);
+        run_tasks({static_cast<T*>(memory), col0, std::min(slab_cols, n - col0), states}, threads);
     }
 }
 
@@ -255,26 +260,34 @@ void Product<T>::run_tasks(const Slab& slab, int64_t threads) const {
     const int64_t col0 = slab.col0, cols = slab.cols;
     const double work = static_cast<double>(m) * static_cast<double>(cols) * static_cast<double>(k);
     const int64_t wanted = static_cast<int64_t>(std::min(4.0 * static_cast<double>(threads), work / kTaskWork));
-    if (threads == 1 || wanted <= 1) return run_block(slab, 0, m, col0, col0 + cols);
+    if (threads == 1 || wanted <= 1) return run_block(slab, 0, m, col0, col0 + cols, 0);
 
     // Blocks of rows as they are packed; then more. Half as many columns mean that A is read twice as often, half as
     // many rows that B is: what is read less is cut. Packed A is also packed again, which narrow parts don't pay for.
-    int64_t task_rows = block_rows(m), task_cols = cols;
+    const int64_t tiles = ceil_div(m, tile_rows), panels = ceil_div(cols, panel_cols);
+    const bool may_cut_rows = pack_b != PackB::Local;
     const int64_t narrow = pack_a ? 16 * panel_cols : panel_cols;
-    while (ceil_div(m, task_rows) * ceil_div(cols, task_cols) < wanted) {
-        const bool rows = pack_b != PackB::Local && task_rows > tile_rows, wide = task_cols > narrow;
+    int64_t down = ceil_div(m, block_rows(m)), across = 1;
+    while (down * across < wanted) {
+        const int64_t task_rows = ceil_div(tiles, down) * tile_rows, task_cols = ceil_div(panels, across) * panel_cols;
+        const int64_t least = down * across < threads ? 1 : 2 * kTilesOfTask;
+        const bool rows = may_cut_rows && tiles > down * least, wide = task_cols > narrow;
         if (wide && (!rows || task_cols > 16 * panel_cols || task_cols > task_rows)) {
-            task_cols = round_up(ceil_div(task_cols, 2), panel_cols);
+            across = std::min(2 * across, panels);
         } else if (rows) {
-            task_rows = round_up(ceil_div(task_rows, 2), tile_rows);
-        } else if (task_cols > panel_cols) {
-            task_cols = round_up(ceil_div(task_cols, 2), panel_cols);
+            down = std::min(2 * down, tiles);
+        } else if (down * across < threads && across < panels) {
+            across = std::min(2 * across, panels);
         } else {
             break;
         }
     }
-    const int64_t across = ceil_div(cols, task_cols);
-    const int64_t tasks = ceil_div(m, task_rows) * across;
+    // As many tasks for each thread.
+    if (may_cut_rows && down * across >= threads) {
+        const int64_t even = round_up(down, threads / std::gcd(threads, across));
+        if (even <= tiles) down = even;
+    }
+    const int64_t tasks = down * across;
     // Each thread has a share of its own, the same in every call, so that it finds its data in its caches; one that is
     // done helps the others, so that a busy core does less. Which thread does a task changes no bit.
     struct alignas(64) Share {
@@ -293,8 +306,13 @@ void Product<T>::run_tasks(const Slab& slab, int64_t threads) const {
             Share& mine = share[(first + s) % shares];
             for (int64_t task; (task = mine.next.fetch_add(1, std::memory_order_relaxed)) < mine.end;) {
                 check_interrupt();
-                const int64_t i = task / across * task_rows, j = col0 + task % across * task_cols;
-                run_block(slab, i, std::min(m, i + task_rows), j, std::min(col0 + cols, j + task_cols));
+                const int64_t i = task % down, j = task / down;
+                const auto row = [&](int64_t part) { return std::min(m, tiles * part / down * tile_rows); };
+                const auto panel = [&](int64_t part) { return panels * part / across; };
+                // Those that use the same panels begin with different ones, and so pack different ones.
+                const int64_t start = (panel(j + 1) - panel(j)) * i / down;
+                run_block(slab, row(i), row(i + 1), col0 + panel(j) * panel_cols,
+                          std::min(col0 + cols, col0 + panel(j + 1) * panel_cols), start);
             }
         }
     };
@@ -315,53 +333,75 @@ void Product<T>::run_dots(int64_t col0, int64_t col1) const {
     if (epilogue.fn != nullptr) epilogue(0, 1, col0, col1 - col0);
 }
 
-/// Finds the panel in the slab, or packs it there if it is fresh and was not packed beside the one before; and sees to
-/// the next one, whose columns begin at next_col, unless that is end_col.
+/// Finds the panel in the slab, or packs it there; one that another thread packs just now is packed aside as well.
+/// Sees to the next one too, whose columns begin at next_col, unless that is negative: `coming` has it if it is packed
+/// beside this one. Returns its state, for whoever has packed it then.
 template <class T>
-void Product<T>::use_packed(const Slab& slab, bool fresh, int64_t next_k, int64_t next_col, int64_t end_col,
-                            Panel& panel, Coming<T>& coming) const {
-    const int64_t slab_cols = padded(slab.cols);
+uint8_t* Product<T>::use_packed(const Slab& slab, int64_t next_k, int64_t next_col, Panel& panel,
+                                Coming<T>& coming) const {
+    const int64_t slab_cols = padded(slab.cols), panels = ceil_div(slab.cols, panel_cols);
+    const auto state_of = [&](int64_t k0, int64_t col) {
+        return slab.states + k0 / kGemmBlockK<T> * panels + (col - slab.col0) / panel_cols;
+    };
     T* place = slab.packed + panel.k0 * slab_cols + (panel.col0 - slab.col0) * panel.kc;
-    if (fresh && coming.to.data != place) pack_panels(place, panel.k0, panel.kc, panel.col0, panel.cols);
+    uint8_t* state = state_of(panel.k0, panel.col0);
+    if (!is_packed(state)) {
+        if (claim(state)) {
+            pack_panels(place, panel.k0, panel.kc, panel.col0, panel.cols);
+            set_packed(state);
+        } else if (T* aside = static_cast<T*>(
+                       t_panel.try_get(static_cast<size_t>(panel.kc * panel_cols) * sizeof(T)))) {
+            pack_panels(aside, panel.k0, panel.kc, panel.col0, panel.cols);
+            place = aside;
+        } else {
+            while (!is_packed(state)) std::this_thread::yield();
+        }
+    }
     panel.b = place;
     panel.next_b = nullptr;
-    const int64_t cols = std::min(panel_cols, end_col - next_col);
-    if (cols <= 0) return;
+    if (next_col < 0) return nullptr;
+    const int64_t cols = std::min(panel_cols, slab.col0 + slab.cols - next_col);
     const int64_t kc = std::min(kGemmBlockK<T>, k - next_k);
     T* next = slab.packed + next_k * slab_cols + (next_col - slab.col0) * kc;
-    if (!fresh) {
+    uint8_t* next_state = state_of(next_k, next_col);
+    if (is_packed(next_state)) {
         panel.next_b = next;
         panel.next_rs = padded(cols);
-    } else if (b.cs == 1 && cols == panel_cols) {
+    } else if (b.cs == 1 && cols == panel_cols && claim(next_state)) {
         const int64_t tiles = ceil_div(panel.row1 - panel.row0, tile_rows);
         coming = {{b.at(next_k, next_col), b.rs, 1}, {next, panel_cols, 1}, kc, panel_cols, tiles};
+        return next_state;
     }
+    return nullptr;
 }
 
 /// Computes one block of C on this thread.
 template <class T>
-void Product<T>::run_block(const Slab& slab, int64_t row0, int64_t row1, int64_t col0, int64_t col1) const {
+void Product<T>::run_block(const Slab& slab, int64_t row0, int64_t row1, int64_t col0, int64_t col1,
+                           int64_t start) const {
     if (pack_b == PackB::Dots) return run_dots(col0, col1);
     T* local = nullptr;
     if (pack_b == PackB::Local) {
         const int64_t longest = std::min(k, kGemmBlockK<T>);
-        local = static_cast<T*>(t_packed_b.try_get(static_cast<size_t>(longest * panel_cols) * sizeof(T)));
-        if (local == nullptr) return run_block_on_stack(slab, row0, row1, col0, col1);
+        local = static_cast<T*>(t_panel.try_get(static_cast<size_t>(longest * panel_cols) * sizeof(T)));
+        if (local == nullptr) return run_block_on_stack(slab, row0, row1, col0, col1, start);
     }
-    run_block(slab, row0, row1, col0, col1, local);
+    run_block(slab, row0, row1, col0, col1, start, local);
 }
 
 template <class T>
 __attribute__((noinline)) void Product<T>::run_block_on_stack(const Slab& slab, int64_t row0, int64_t row1,
-                                                              int64_t col0, int64_t col1) const {
+                                                              int64_t col0, int64_t col1, int64_t start) const {
     constexpr int64_t kPanel = 4 * kBytesOfVector / static_cast<int64_t>(sizeof(T));
     alignas(64) T local[kGemmBlockK<T> * kPanel];
-    run_block(slab, row0, row1, col0, col1, local);
+    run_block(slab, row0, row1, col0, col1, start, local);
 }
 
-/// `local`: memory for a packed panel over one block of k, if there is to be one.
+/// `start`: the panel to begin with; `local`: memory for a packed panel over one block of k, if there is to be one.
 template <class T>
-void Product<T>::run_block(const Slab& slab, int64_t row0, int64_t row1, int64_t col0, int64_t col1, T* local) const {
+void Product<T>::run_block(const Slab& slab, int64_t row0, int64_t row1, int64_t col0, int64_t col1, int64_t start,
+                           T* local) const {
+    const int64_t panels = ceil_div(col1 - col0, panel_cols);
     const int64_t step_rows = block_rows(row1 - row0);
     constexpr int64_t kBlock = kGemmBlockK<T>, kGroup = kBlocksOfA * kBlock;
     T* packed_a = nullptr;
@@ -372,7 +412,6 @@ void Product<T>::run_block(const Slab& slab, int64_t row0, int64_t row1, int64_t
     Coming<T> coming_a, coming_b;
     for (int64_t i0 = row0; i0 < row1; i0 += step_rows) {
         const int64_t i1 = std::min(row1, i0 + step_rows);
-        const bool fresh = slab.fresh && i0 == row0;
         // Several blocks of k for each panel: C is then still in a cache when the next block is added to it.
         for (int64_t g0 = 0; g0 < k; g0 += kGroup) {
             const int64_t g1 = std::min(k, g0 + kGroup);
@@ -385,13 +424,17 @@ void Product<T>::run_block(const Slab& slab, int64_t row0, int64_t row1, int64_t
             } else {
                 panel.a.data = a.at(i0, g0);
             }
-            int64_t done = col0;  // columns before this one have been through the epilogue
-            for (int64_t j = col0; j < col1; j += panel_cols) {
+            int64_t done = 0;  // columns before this one have been through the epilogue
+            for (int64_t p = 0; p < panels; ++p) {
+                const auto column = [&](int64_t at) { return col0 + (start + at) % panels * panel_cols; };
+                const int64_t j = column(p);
+                if (p == 0 || j == col0) done = j;
                 panel.col0 = j;
                 panel.cols = std::min(panel_cols, col1 - j);
-                panel.first = j == col0 && packed_a == nullptr;
+                panel.first = p == 0 && packed_a == nullptr;
                 const int64_t next_row = g1 < k ? i0 : i1, next_k = g1 < k ? g1 : 0;
-                if (packed_a != nullptr && (a.cs == 1 || a.rs == 1) && j + panel_cols >= col1 && next_row < row1) {
+                const bool last = p + 1 == panels;
+                if (packed_a != nullptr && (a.cs == 1 || a.rs == 1) && last && next_row < row1) {
                     // What is packed next is sent for while the last panel takes its leave of these rows.
                     const int64_t rows = std::min(step_rows, row1 - next_row), length = std::min(kGroup, k - next_k);
                     const int64_t tiles = ceil_div(i1 - i0, tile_rows) * ceil_div(g1 - g0, kBlock);
@@ -405,21 +448,23 @@ void Product<T>::run_block(const Slab& slab, int64_t row0, int64_t row1, int64_t
                     panel.kc = std::min(kBlock, k - k0);
                     panel.b = b.at(k0, j);
                     panel.b_rs = pack_b == PackB::None ? b.rs : padded(panel.cols);
+                    uint8_t* packed_beside = nullptr;
                     if (pack_b == PackB::Shared) {
                         // The panel after this one: of the same columns, or of the next ones.
                         const bool same = k0 + kBlock < g1;
-                        use_packed(slab, fresh, same ? k0 + kBlock : g0, same ? j : j + panel_cols, col1, panel,
-                                   coming_b);
+                        const int64_t next_col = same ? j : last ? -1 : column(p + 1);
+                        packed_beside = use_packed(slab, same ? k0 + kBlock : g0, next_col, panel, coming_b);
                     } else if (pack_b == PackB::Local) {
                         pack_panels(local, k0, panel.kc, j, panel.cols);
                         panel.b = local;
                     }
                     run_panel(panel, coming_a, coming_b);
                     coming_b.finish();
+                    if (packed_beside != nullptr) set_packed(packed_beside);
                 }
                 panel.a.data = a_of_group;
                 const int64_t end = j + panel.cols;
-                const bool enough = end == col1 || (i1 - i0) * (end - done) >= kEpilogueTile;
+                const bool enough = end == col1 || last || (i1 - i0) * (end - done) >= kEpilogueTile;
                 if (g1 == k && epilogue.fn != nullptr && enough) {
                     epilogue(i0, i1 - i0, done, end - done);
                     done = end;

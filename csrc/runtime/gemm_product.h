@@ -20,7 +20,7 @@ enum class PackB {
     None,    ///< read in place
     Dots,    ///< read in place, column by column, for a single row of A
     Local,   ///< each panel packed just before its one use
-    Shared,  ///< packed as a whole, then used by every block of rows
+    Shared,  ///< each panel packed where it is first used, for every block of rows
 };
 
 /// Where a product's finished tiles are reported.
@@ -67,11 +67,12 @@ struct Product {
     void transpose();
     double cost() const;
     void clear() const;
-    /// The packed columns [col0, col0 + cols) of B. `fresh`: whoever uses them first packs them.
+    /// The columns [col0, col0 + cols) of B, and room for them packed, with a byte for the state of each panel over
+    /// each block of k.
     struct Slab {
         T* packed;
         int64_t col0, cols;
-        bool fresh;
+        uint8_t* states;
     };
     /// The columns [col0, col0 + cols) and the rows [row0, row1) of C over the block [k0, k0 + kc) of k.
     struct Panel {
@@ -86,11 +87,12 @@ struct Product {
     };
 
     void run_tasks(const Slab& slab, int64_t threads) const;
-    void run_block(const Slab& slab, int64_t row0, int64_t row1, int64_t col0, int64_t col1) const;
-    void run_block_on_stack(const Slab& slab, int64_t row0, int64_t row1, int64_t col0, int64_t col1) const;
-    void run_block(const Slab& slab, int64_t row0, int64_t row1, int64_t col0, int64_t col1, T* local) const;
-    void use_packed(const Slab& slab, bool fresh, int64_t next_k, int64_t next_col, int64_t end_col, Panel& panel,
-                    Coming<T>& coming) const;
+    void run_block(const Slab& slab, int64_t row0, int64_t row1, int64_t col0, int64_t col1, int64_t start) const;
+    void run_block_on_stack(const Slab& slab, int64_t row0, int64_t row1, int64_t col0, int64_t col1,
+                            int64_t start) const;
+    void run_block(const Slab& slab, int64_t row0, int64_t row1, int64_t col0, int64_t col1, int64_t start,
+                   T* local) const;
+    uint8_t* use_packed(const Slab& slab, int64_t next_k, int64_t next_col, Panel& panel, Coming<T>& coming) const;
     void run_dots(int64_t col0, int64_t col1) const;
     void run_panel(const Panel& panel, Coming<T>& coming_a, Coming<T>& coming_b) const;
     void pack_rows(T* packed, int64_t row0, int64_t rows, int64_t k0, int64_t length) const;
