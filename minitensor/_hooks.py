@@ -42,14 +42,14 @@ def start_from_environment() -> None:
 
 def session_runs() -> Any:
     """What runs a session's functions if its configuration says how they are compiled."""
-    from minitensor_jit.session_runs import SessionRuns
+    from minitensor_jit.functions.session_runs import SessionRuns
 
     return SessionRuns()
 
 
 def compile_elsewhere(number: int, signature: bytes, described: Any) -> bool:
     """Have another process compile a recorded trace; whether it will."""
-    from minitensor_jit.runtime.elsewhere import submit
+    from minitensor_jit.compiler.background_process import submit
 
     return submit(number, signature, described)
 

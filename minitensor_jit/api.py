@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import minitensor
 from minitensor import _C, _forks, _programs
+from minitensor.ops import ROWS
+from minitensor_jit.cache.disk_cache import all_caches
+from minitensor_jit.cache.disk_folder import private_folder
+from minitensor_jit.compiler.compiler import Compiler
 from minitensor_jit.errors import CacheDirectoryError, InvalidArgumentError
 from minitensor_jit.flags import FlagError, JitOptions, read_environment
 from minitensor_jit.log import log
-from minitensor_jit.ops_reason import reason_of
-from minitensor_jit.runtime.compiler import Compiler
-from minitensor_jit.runtime.disk_cache import all_caches
-from minitensor_jit.runtime.disk_folder import private_folder
 
 if TYPE_CHECKING:
     from minitensor_jit.clustering.graph import Source
@@ -114,10 +114,16 @@ def _recall(signature: bytes) -> Any:
     return current_compiler().recall(signature)
 
 
+def _reason_of(op: str) -> str:
+    """Why an op that can't be recorded can't be compiled: what its row says."""
+    row = ROWS.get(op)
+    return row.reason if row is not None else "it is not an op with a lowering"
+
+
 def _refuse(op: str, reason: str) -> None:
     where = _line_of_users() or _C.caller()
     called = _function_called()
-    reason = reason or reason_of(op)
+    reason = reason or _reason_of(op)
     if called not in ("", op):
         op, reason = called, f"{reason} ({op}, which it is made of)"
     raise InvalidArgumentError(op, reason, _source(where))
@@ -191,7 +197,8 @@ class verify:  # noqa: N801  (called like a function)
 
 
 def _verify_counts() -> dict[str, int]:
-    from minitensor_jit.runtime.verify import counts
+    # Imported here: it knows tensors and kernels.
+    from minitensor_jit.inspect.numerics.verify import counts
 
     return counts()
 
@@ -234,7 +241,7 @@ def _on_flush(reason: str, source: _Place, hit: bool, ops: int, record: Any, cop
 
 def _on_eager(op: str, source: _Place) -> None:
     assert _report is not None
-    _report.record_eager(op, reason_of(op), _source(source))
+    _report.record_eager(op, _reason_of(op), _source(source))
 
 
 def _on_losses(record: Any, losses: list[tuple[str, int, int]]) -> Any:

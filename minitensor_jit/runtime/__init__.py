@@ -1,1 +1,1 @@
-"""Compiled code and how it runs: executables, buffers, launch plans, the cache of compilations."""
+"""Compiled code and how it runs: executables, where their arrays lie, loading, calls to the host; GPUs in `cuda`."""

@@ -13,10 +13,10 @@ from ptx.kernels import pack
 from minitensor_jit.codegen.errors import CompileError
 from minitensor_jit.codegen.nvptx import tensor_core
 from minitensor_jit.codegen.nvptx.compiler import compile_module
-from minitensor_jit.codegen.nvptx.program import GpuTarget, KernelLaunch
 from minitensor_jit.ir.builder import Builder
 from minitensor_jit.ir.shape import Shape
 from minitensor_jit.passes.pipeline import PipelineOptions, run_pipeline
+from minitensor_jit.runtime.cuda.program import GpuTarget, KernelLaunch
 
 TARGET = GpuTarget.of("sm_80", multiprocessors=2)
 DTYPES = {"bf16": ml_dtypes.bfloat16, "f16": np.float16}

@@ -10,7 +10,7 @@ import pytest
 import minitensor as mt
 import minitensor.compat.v1 as tf
 from minitensor import timeline
-from minitensor_jit import compiled_function
+from minitensor_jit.functions import recorder
 
 pytestmark = pytest.mark.at_once(reason="it counts what runs")
 
@@ -19,13 +19,13 @@ pytestmark = pytest.mark.at_once(reason="it counts what runs")
 def recorded(monkeypatch):
     """Counts the runs that Python recorded."""
     found = []
-    record = compiled_function._Recorder.record
+    record = recorder.Recorder.record
 
     def counted(recorder, *args):
         found.append(recorder)
         return record(recorder, *args)
 
-    monkeypatch.setattr(compiled_function._Recorder, "record", counted)
+    monkeypatch.setattr(recorder.Recorder, "record", counted)
     return found
 
 

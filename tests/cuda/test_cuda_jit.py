@@ -256,7 +256,7 @@ def test_programs_are_kept_on_disk(cuda, tmp_path):
             with mt.jit_scope():
                 return mt.tanh(x) * 2.5 + x
 
-    from minitensor_jit.runtime.disk_cache import all_caches
+    from minitensor_jit.cache.disk_cache import all_caches
 
     first = run()
     [cache] = [one for one in all_caches() if one.folder == str(tmp_path / "kept")]

@@ -18,7 +18,7 @@ from runs import Runs
 
 import minitensor as mt
 from minitensor.nn import functional as F
-from minitensor_jit.function_arguments import flatten
+from minitensor_jit.functions.arguments import flatten
 
 Pair = namedtuple("Pair", "first second")
 
@@ -396,7 +396,7 @@ import pickle, sys
 import numpy as np
 import minitensor as mt
 from minitensor.nn import functional as F
-from minitensor_jit.function_arguments import flatten
+from minitensor_jit.functions.arguments import flatten
 from minitensor_jit.runtime import launcher
 launcher.Launcher.generate = lambda *args, **options: sys.exit("compiled anew")
 f = pickle.load(sys.stdin.buffer)

@@ -10,7 +10,7 @@ import pytest
 
 import minitensor as mt
 from minitensor.nn import functional as F
-from minitensor_jit.function_arguments import flatten
+from minitensor_jit.functions.arguments import flatten
 
 OUTSIDE = mt.rand(4).requires_grad_()
 CONSTANT = mt.rand(4)

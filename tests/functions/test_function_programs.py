@@ -7,7 +7,7 @@ import pytest
 
 import minitensor as mt
 from minitensor.nn import functional as F
-from minitensor_jit.function_arguments import flatten
+from minitensor_jit.functions.arguments import flatten
 
 Pair = namedtuple("Pair", "first second")
 

@@ -435,7 +435,7 @@ import minitensor as mt
 fn = mt.function(lambda x: (x * 2 + 1).sum(0), jit_compile=True)
 fn(mt.ones(3, 4))
 assert "minitensor_jit.passes.fusion" in sys.modules
-assert "minitensor_jit.runtime.refusals" not in sys.modules
+assert "minitensor_jit.compiler.refusals" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True)
 

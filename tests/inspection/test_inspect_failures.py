@@ -9,9 +9,9 @@ import sanitizers
 from processes import ROOT
 
 import minitensor as mt
+from minitensor_jit.compiler import launcher
 from minitensor_jit.ir.shape import Shape
 from minitensor_jit.passes.algebraic_simplifier import AlgebraicSimplifier
-from minitensor_jit.runtime import launcher
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ from recording import recorded
 import minitensor as mt
 from minitensor_jit.codegen import elementwise
 from minitensor_jit.errors import MismatchError
-from minitensor_jit.runtime.verify import Verifier, counts, difference
+from minitensor_jit.inspect.numerics.verify import Verifier, counts, difference
 
 
 @pytest.fixture

@@ -453,7 +453,7 @@ def test_the_compiler_and_the_rows_read_no_settings():
         r"|matmul_precision\(\)|are_deterministic|get_deterministic|allow_tf32\b"
     )
     folders = [ROOT / "minitensor" / "ops", *((ROOT / "minitensor_jit") / room for room in (
-        "clustering", "lowering", "ir", "passes", "codegen", "runtime"
+        "cache", "clustering", "codegen", "compiler", "ir", "lowering", "passes", "runtime"
     ))]  # fmt: skip
     found = [
         f"{path.relative_to(ROOT)}:{number}: {line.strip()}"

@@ -11,8 +11,8 @@ from recording import recorded
 from sanitizers import TSAN
 
 import minitensor as mt
-from minitensor_jit.runtime import launcher
-from minitensor_jit.runtime.executable_cache import ExecutableCache
+from minitensor_jit.cache.executable_cache import ExecutableCache
+from minitensor_jit.compiler import launcher
 
 STATIC = {"dynamic_shapes": False, "measure_clusters": False}
 

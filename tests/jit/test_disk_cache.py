@@ -16,10 +16,10 @@ import pytest
 
 import minitensor as mt
 from minitensor import _C
+from minitensor_jit.cache import disk_cache, processor
+from minitensor_jit.cache.plan_store import PlanStore
 from minitensor_jit.clustering.pipeline import cluster
 from minitensor_jit.errors import CacheDirectoryError
-from minitensor_jit.runtime import disk_cache, processor
-from minitensor_jit.runtime.plan_store import PlanStore
 
 ROOT = str(Path(mt.__file__).parent.parent)
 
@@ -340,7 +340,7 @@ def test_processes_share_a_folder(tmp_path):
 @pytest.fixture
 def compilations(monkeypatch):
     """How many times a trace was clustered."""
-    from minitensor_jit.runtime import launcher
+    from minitensor_jit.compiler import launcher
 
     calls = []
     monkeypatch.setattr(launcher, "cluster", lambda *args: calls.append(args) or cluster(*args))

@@ -8,7 +8,7 @@ from test_dynamic_shapes import compiled  # noqa: F401  (a fixture)
 
 import minitensor as mt
 from minitensor.nn import functional as F
-from minitensor_jit.runtime import launcher
+from minitensor_jit.compiler import launcher
 
 PAIRS = int(os.environ.get("MT_DYNAMIC_PAIRS", "30"))
 

@@ -8,7 +8,7 @@ from fuzz.sizes import check
 
 import minitensor as mt
 from minitensor.nn import functional as F
-from minitensor_jit.runtime import all_sizes, launcher
+from minitensor_jit.compiler import launcher, shape_polymorphism
 
 SIZES = int(os.environ.get("MT_DYNAMIC_SIZES", "60"))
 
@@ -235,7 +235,7 @@ def test_what_cannot_be_said_of_all_sizes_is_compiled_for_each(monkeypatch, comp
     def fail(self, *args):
         raise TypeError("no symbols today")
 
-    monkeypatch.setattr(all_sizes.AllSizes, "_compile", fail)
+    monkeypatch.setattr(shape_polymorphism.AllSizes, "_compile", fail)
     with mt.jit.options(enable_lazy_compilation=False):
         for n in (4, 5, 6):
             x = mt.randn(n)

@@ -139,20 +139,20 @@ def test_no_copies_between_compiled_and_eager_ops_on_ordinary_devices():
     with mt.jit_scope():
         y = mt.tanh(x) * 2.0
     addresses = []
-    from minitensor_jit.runtime import observer
+    from minitensor_jit.inspect.numerics import launch_observer
 
-    original = observer.ClusterObserver.__call__
+    original = launch_observer.ClusterObserver.__call__
 
     def watch(self, ran, pointers):
         addresses.append(list(pointers))
         original(self, ran, pointers)
 
-    observer.ClusterObserver.__call__ = watch
+    launch_observer.ClusterObserver.__call__ = watch
     try:
         with mt.jit.options(check_cluster_output_numerics=True), mt.jit_scope():
             z = mt.exp(y) + x
     finally:
-        observer.ClusterObserver.__call__ = original
+        launch_observer.ClusterObserver.__call__ = original
     # The kernel read the eager op's memory and wrote the tensor that the next eager op reads.
     # An address is asked for late: memory whose address is known may be written by others, and is copied.
     assert {x.data_ptr(), y.data_ptr(), z.data_ptr()} <= set(addresses[0])

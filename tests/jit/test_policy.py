@@ -350,7 +350,7 @@ def test_a_short_program_compiles_nothing(level):
             x = x - 0.125 * mt.tanh(x)
             if float(x.abs().max()) < 1e-9:
                 break
-        print(mt.jit.cache_info()["executables"], "minitensor_jit.runtime.launcher" in sys.modules, x.tolist())
+        print(mt.jit.cache_info()["executables"], "minitensor_jit.compiler.launcher" in sys.modules, x.tolist())
         """,
         level=level,
     ).stdout

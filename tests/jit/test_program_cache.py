@@ -14,7 +14,7 @@ from test_policy import SECOND, Clock, program
 
 import minitensor as mt
 from minitensor import _C, _programs
-from minitensor_jit.runtime import elsewhere, helper
+from minitensor_jit.compiler import background_process, background_worker
 
 ROOT = str(Path(mt.__file__).parent.parent)
 FLAGS = "--auto_jit=2 --cpu_global_jit"
@@ -62,7 +62,7 @@ def script(tmp_path):
             print(last)
             print("".join(".R"[one] for one in recorded[:12]))
             print(all(recorded[-20:]))
-            print(sorted({"llvmlite", "numpy", "minitensor_jit.runtime.launcher"} & set(sys.modules)))
+            print(sorted({"llvmlite", "numpy", "minitensor_jit.compiler.launcher"} & set(sys.modules)))
             """
         )
     )
@@ -307,9 +307,9 @@ def test_the_helper_survives_what_is_no_job(tmp_path):
         path = tmp_path / "job"
         path.write_bytes(text)
         path.chmod(0o600)
-        assert helper._do(str(path)) is False
+        assert background_worker._do(str(path)) is False
         assert not path.exists()
-    assert helper._do(str(tmp_path / "missing")) is False
+    assert background_worker._do(str(tmp_path / "missing")) is False
 
 
 def test_plan_bytes_checks_what_it_is_given():
@@ -326,11 +326,11 @@ def test_plan_bytes_checks_what_it_is_given():
 def test_pipes_keep_clear_of_the_numbers_that_the_helper_uses():
     held = []
     try:
-        while not held or held[-1] < elsewhere.JOBS - 1:
+        while not held or held[-1] < background_process.JOBS - 1:
             held.append(os.open(os.devnull, os.O_RDONLY))
-        reads, writes = elsewhere._pipe()
+        reads, writes = background_process._pipe()
         held += [reads, writes]
-        assert min(reads, writes) > elsewhere.REPLIES
+        assert min(reads, writes) > background_process.REPLIES
         assert not os.get_inheritable(reads)
         assert not os.get_inheritable(writes)
         os.write(writes, b"1 job")

@@ -50,15 +50,15 @@ class Calls:
 
     def __init__(self, monkeypatch):
         self.count = 0
-        from minitensor_jit import compiled_function
+        from minitensor_jit.functions import recorder
 
-        record = compiled_function._Recorder.record
+        record = recorder.Recorder.record
 
         def counted(recorder, *args):
             self.count += 1
             return record(recorder, *args)
 
-        monkeypatch.setattr(compiled_function._Recorder, "record", counted)
+        monkeypatch.setattr(recorder.Recorder, "record", counted)
 
 
 @pytest.fixture

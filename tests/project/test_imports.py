@@ -58,21 +58,18 @@ MINITENSOR_JIT = [
     ["passes", "clustering"],
     # A cluster, which is a graph of ops, becomes an HLO module.
     ["lowering"],
-    # What code generation fills: where values lie, and the unit that it makes. The rest of the runtime drives it.
-    ["runtime.buffer_assignment", "runtime.kernel_counters"],
-    ["runtime.executable"],
-    ["runtime.llvm_linker"],
-    ["runtime.loaded_code"],
-    ["codegen"],
-    # Dumps and reports are written by the runtime while it compiles.
-    ["inspect"],
+    # What code generation makes, and what that needs to run: nothing that compiles.
     ["runtime"],
-    ["ops_reason"],
+    ["codegen"],
+    # Dumps and reports are written while a trace is compiled.
+    ["inspect"],
+    ["cache"],
+    # Calls all of these.
+    ["compiler"],
     ["api"],
-    ["function_arguments", "state", "reports"],
-    ["scopes", "lowered_function"],
+    ["state", "reports", "scopes"],
+    ["functions"],
     ["compiled_function"],
-    ["session_runs", "step_programs"],
     ["tools"],
 ]
 UNWANTED_NAMES = {"utils", "util", "helpers", "manager", "common", "misc"}

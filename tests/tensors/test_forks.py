@@ -232,7 +232,7 @@ def test_a_handler_forks_while_a_library_computes():
 
 
 def test_a_handler_forks_while_a_thread_compiles(monkeypatch):
-    from minitensor_jit.runtime.compiler import Compiler
+    from minitensor_jit.compiler.compiler import Compiler
 
     told, seen = threading.Event(), []
     plan = Compiler.plan
@@ -296,7 +296,7 @@ def test_a_child_ends_though_its_parent_was_compiling():
     from test_threads_and_processes import ends
 
     ends("""
-        import minitensor_jit.runtime.compiler as c
+        import minitensor_jit.compiler.compiler as c
         import warnings
         warnings.simplefilter("ignore", DeprecationWarning)
         begun, finish = threading.Event(), threading.Event()

@@ -313,7 +313,7 @@ def test_fork_while_another_thread_imports_the_compiler():
         sys.unraisablehook = lambda error: failed.append(error.exc_value)
         function = mt.function(lambda x: (x * 2 + 1).relu().sum(), jit_compile=True)
         thread = threading.Thread(target=function, args=(mt.ones(10),))
-        assert "minitensor_jit.runtime.launcher" not in sys.modules
+        assert "minitensor_jit.compiler.launcher" not in sys.modules
         thread.start()
         child = os.fork()
         if child == 0:
@@ -355,7 +355,7 @@ def test_interpreter_ends_while_threads_compute(recording):
 
 
 @pytest.mark.parametrize(
-    "module", ["minitensor_jit.runtime.plan_builder", "minitensor_jit.codegen.cpu.compiler", "llvmlite.binding"]
+    "module", ["minitensor_jit.compiler.plan_builder", "minitensor_jit.codegen.cpu.compiler", "llvmlite.binding"]
 )
 @pytest.mark.parametrize("how", ["SIGINT", "SIGALRM", "by its thread's number"])
 def test_an_exception_from_outside_while_the_compiler_is_imported(how, module):

@@ -29,7 +29,7 @@ struct Entry {
     uint64_t options;
     uint64_t settings;  // that were in force (dispatch/settings.h)
     uint32_t bare;  // a bit for each tensor that had no attributes of Python's
-    // null: one tensor; the types tuple and list: these of tensors; else the structure (function_arguments.py)
+    // null: one tensor; the types tuple and list: these of tensors; else the structure (functions/arguments.py)
     PyObject* result_type;
 };
 

@@ -1,6 +1,6 @@
-// The structures of nested arguments and results, which minitensor_jit/function_arguments.py makes: whether a value has
-// one that is known, with the tensors in it, which a compiled function asks first, since most calls look like the one
-// before; and the value of a structure with other tensors.
+// The structures of nested arguments and results, which minitensor_jit/functions/arguments.py makes: whether a value
+// has one that is known, with the tensors in it, which a compiled function asks first, since most calls look like the
+// one before; and the value of a structure with other tensors.
 #include <cmath>
 #include <cstdlib>
 #include <vector>

@@ -93,7 +93,7 @@ PyObject* record(trace::Trace& trace, PyObject* function, PyObject* args) {
     const bool keeps = trace.policy().expects_plan();
     PyRef module;
     if (keeps) {
-        module = checked(PyImport_ImportModule("minitensor_jit.step_programs"));
+        module = checked(PyImport_ImportModule("minitensor_jit.functions.step_programs"));
         if (kept) programs = kept->of(PyTuple_GET_ITEM(args, 0));
         if (!programs) {
             programs = checked(PyObject_CallMethod(module.get(), "programs", nullptr));

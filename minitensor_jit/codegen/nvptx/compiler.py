@@ -15,6 +15,7 @@ from ...passes.expander import Expander
 from ...passes.loop_calls import LoopCalls
 from ...passes.narrow_types import NarrowTypes
 from ...runtime.buffer_assignment import Location
+from ...runtime.cuda.program import Branch, GpuProgram, GpuStep, GpuTarget, KernelLaunch, MemoryCopy, WhileLoop
 from ..check import check_module
 from ..control import ControlFlow
 from ..errors import CompileError
@@ -26,7 +27,6 @@ from ..types import PARTS
 from .functions import FUNCTIONS
 from .loop_kernel import LoopKernels
 from .planner import GpuPlanner
-from .program import Branch, GpuProgram, GpuStep, GpuTarget, KernelLaunch, MemoryCopy, WhileLoop
 from .target import LAYOUT, TRIPLE, ptx_of
 from .unit import GpuUnit, Options
 

@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from math import prod
 
 from ...ir.module import Instruction
+from ...runtime.cuda.program import Scalar
 from ..index import Space
 from ..kernel_spec import KernelSpec
 from ..llvm import I32, Value, constant
 from ..loops import counted_loop, while_loop
 from ..scalar_computation import apply_scalar, before, check_scalar
 from .loop_kernel import BLOCK, largest_index
-from .program import Scalar
 from .unit import GpuUnit, Kernel, Symbol
 
 __all__ = ["PIECE", "Sort"]

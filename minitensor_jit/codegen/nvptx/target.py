@@ -6,8 +6,8 @@ from typing import Final
 
 from minitensor import _forks
 
+from ...runtime.cuda.program import GpuTarget
 from ..emission import Machine, emit
-from .program import GpuTarget
 from .verify import verify
 
 __all__ = ["LAYOUT", "TRIPLE", "ptx_of"]

@@ -11,12 +11,7 @@ from typing import TypeAlias
 
 from ...ir.module import Instruction
 from ...runtime.buffer_assignment import Location
-from ..index import ZERO, Space
-from ..kernel_spec import Binding, KernelSpec, Plan, Root, reachable
-from ..llvm import I32, I64, PTR, VOID, Function, Module, Value, type_text
-from ..types import MEMORY
-from .emitter import GpuEmitter
-from .program import (
+from ...runtime.cuda.program import (
     ALIGNMENT,
     Address,
     GpuStep,
@@ -28,6 +23,11 @@ from .program import (
     MemoryFill,
     Scalar,
 )
+from ..index import ZERO, Space
+from ..kernel_spec import Binding, KernelSpec, Plan, Root, reachable
+from ..llvm import I32, I64, PTR, VOID, Function, Module, Value, type_text
+from ..types import MEMORY
+from .emitter import GpuEmitter
 
 __all__ = ["Constants", "Copy", "Fill", "GpuUnit", "Host", "Kernel", "Launch", "Options", "PlanCode", "Symbol"]
 

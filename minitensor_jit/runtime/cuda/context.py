@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from minitensor import _C, _forks
-from minitensor_jit.codegen.nvptx.program import GpuTarget
 from minitensor_jit.errors import CudaError
 from minitensor_jit.runtime.cuda.driver import device_total, driver
+from minitensor_jit.runtime.cuda.program import GpuTarget
 
 __all__ = [
     "Gpu",

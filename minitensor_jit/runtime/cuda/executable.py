@@ -12,18 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minitensor._C import cuda_stream as current_number
-from minitensor_jit.codegen.nvptx.program import (
-    Address,
-    Branch,
-    GpuProgram,
-    GpuStep,
-    HostCall,
-    HostValue,
-    KernelLaunch,
-    MemoryCopy,
-    MemoryFill,
-    WhileLoop,
-)
 from minitensor_jit.ir.evaluate.evaluator import evaluate
 from minitensor_jit.ir.parser import parse_module
 from minitensor_jit.ir.shape import Shape
@@ -37,6 +25,18 @@ from minitensor_jit.runtime.cuda.context import (
     recent_launches,
 )
 from minitensor_jit.runtime.cuda.driver import driver
+from minitensor_jit.runtime.cuda.program import (
+    Address,
+    Branch,
+    GpuProgram,
+    GpuStep,
+    HostCall,
+    HostValue,
+    KernelLaunch,
+    MemoryCopy,
+    MemoryFill,
+    WhileLoop,
+)
 from minitensor_jit.runtime.kernel_counters import ModuleCounters
 
 __all__ = ["GpuExecutable", "LoadedProgram"]

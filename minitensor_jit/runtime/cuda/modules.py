@@ -6,9 +6,9 @@ import ctypes
 import logging
 from typing import TYPE_CHECKING, Any
 
-from minitensor_jit.codegen.nvptx.program import GpuProgram
 from minitensor_jit.runtime.cuda.context import check, enter
 from minitensor_jit.runtime.cuda.driver import driver
+from minitensor_jit.runtime.cuda.program import GpuProgram
 
 if TYPE_CHECKING:
     from minitensor_jit.runtime.cuda.executable import GpuExecutable

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from minitensor import _forks
 from minitensor.step_stats import GpuEvent
-from minitensor_jit.codegen.nvptx.program import HostCall, KernelLaunch
 from minitensor_jit.runtime.cuda import cupti, streams
 from minitensor_jit.runtime.cuda.context import all_gpus, enter, let_go, using
 from minitensor_jit.runtime.cuda.driver import driver
+from minitensor_jit.runtime.cuda.program import HostCall, KernelLaunch
 from minitensor_jit.runtime.cuda.roof import measure_gpu
 from minitensor_jit.runtime.kernel_counters import KernelCounter, ModuleCounters
 

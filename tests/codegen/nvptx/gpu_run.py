@@ -12,7 +12,13 @@ from runtime_table import agree, values
 from minitensor import _C
 from minitensor_jit.codegen.cpu.compiler import compile_module as compile_for_cpu
 from minitensor_jit.codegen.nvptx.compiler import Options, compile_module
-from minitensor_jit.codegen.nvptx.program import (
+from minitensor_jit.ir.builder import Builder
+from minitensor_jit.ir.evaluate.evaluator import evaluate
+from minitensor_jit.ir.module import Module
+from minitensor_jit.ir.parser import parse_module
+from minitensor_jit.ir.shape import Shape
+from minitensor_jit.passes.pipeline import run_pipeline
+from minitensor_jit.runtime.cuda.program import (
     Address,
     Branch,
     GpuProgram,
@@ -25,12 +31,6 @@ from minitensor_jit.codegen.nvptx.program import (
     Scalar,
     WhileLoop,
 )
-from minitensor_jit.ir.builder import Builder
-from minitensor_jit.ir.evaluate.evaluator import evaluate
-from minitensor_jit.ir.module import Module
-from minitensor_jit.ir.parser import parse_module
-from minitensor_jit.ir.shape import Shape
-from minitensor_jit.passes.pipeline import run_pipeline
 
 TARGET = GpuTarget.of("sm_80", multiprocessors=2)
 """Few multiprocessors, so that small arrays take the paths of large ones."""

@@ -13,11 +13,11 @@ from test_gpu_forms import norm, softmax
 
 from minitensor_jit.codegen.errors import CompileError
 from minitensor_jit.codegen.nvptx.compiler import compile_module
-from minitensor_jit.codegen.nvptx.program import GpuProgram, GpuTarget
 from minitensor_jit.codegen.nvptx.verify import verify
 from minitensor_jit.ir.builder import Builder
 from minitensor_jit.ir.shape import Shape
 from minitensor_jit.passes.pipeline import run_pipeline
+from minitensor_jit.runtime.cuda.program import GpuProgram, GpuTarget
 
 pytestmark = pytest.mark.sampled(6)
 

@@ -11,9 +11,19 @@ from functools import cached_property, partial
 from typing import Any
 
 from minitensor import _C
+from minitensor_jit.cache.disk_cache import key_of
+from minitensor_jit.cache.executable_cache import module_id
 from minitensor_jit.clustering.graph import Node
 from minitensor_jit.clustering.pipeline import ClusteringResult, cluster
 from minitensor_jit.clustering.verdict import Verdict
+from minitensor_jit.compiler.compile_reason import CompileReasons
+from minitensor_jit.compiler.compiled_cluster import Ready
+from minitensor_jit.compiler.compiler import Compiler, no_collections, note_executable
+from minitensor_jit.compiler.dynamic_shapes import Template
+from minitensor_jit.compiler.module_compiler import generate, pipeline_options, place_of, target_text
+from minitensor_jit.compiler.plan_builder import PlanBuilder
+from minitensor_jit.compiler.shape_polymorphism import AllSizes
+from minitensor_jit.compiler.trace_to_graph import RecordedTrace
 from minitensor_jit.errors import LoweringError
 from minitensor_jit.inspect.dump import ModuleDump, dumper_for
 from minitensor_jit.inspect.filing import describe_failure, how_to_file
@@ -25,17 +35,7 @@ from minitensor_jit.ir.printer import print_module
 from minitensor_jit.ir.size import Sizes, value_of
 from minitensor_jit.log import log
 from minitensor_jit.lowering.lower import LoweredCluster, lower_cluster, rounds_products
-from minitensor_jit.runtime.all_sizes import AllSizes
-from minitensor_jit.runtime.compile_reason import CompileReasons
-from minitensor_jit.runtime.compiler import Compiler, no_collections, note_executable
-from minitensor_jit.runtime.disk_cache import key_of
-from minitensor_jit.runtime.dynamic_shapes import Template
 from minitensor_jit.runtime.executable import AnyExecutable, Executable
-from minitensor_jit.runtime.executable_cache import module_id
-from minitensor_jit.runtime.generation import generate, pipeline_options, place_of, target_text
-from minitensor_jit.runtime.plan_builder import PlanBuilder
-from minitensor_jit.runtime.ready import Ready
-from minitensor_jit.runtime.trace_to_graph import RecordedTrace
 
 _MAX_SEEN = 4096
 
@@ -161,7 +161,7 @@ class Launcher:
 
         def find() -> list[RefusalRow]:
             # Imported here: without an account no passes run for code that is there.
-            from minitensor_jit.runtime.refusals import refusals_of
+            from minitensor_jit.compiler.refusals import refusals_of
 
             with self._compiler.lock, no_collections():
                 if template is None:

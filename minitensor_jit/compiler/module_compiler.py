@@ -54,7 +54,7 @@ def compiler_of(device: str, numbers: Collection[int] = ()) -> Callable[..., Any
         from minitensor_jit.codegen.cpu.compiler import compile_module
 
         return compile_module
-    from minitensor_jit.runtime.cuda.compile import compile_for_gpu
+    from minitensor_jit.compiler.cuda import compile_for_gpu
 
     return partial(compile_for_gpu, int(device.partition(":")[2]), host_values=numbers)
 

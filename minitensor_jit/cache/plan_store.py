@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from minitensor import _C
+from minitensor_jit.cache.disk_cache import DiskCache, key_of
 from minitensor_jit.flags import JitOptions
-from minitensor_jit.runtime.disk_cache import DiskCache, key_of
 from minitensor_jit.runtime.executable import Executable
 
 __all__ = ["PlanStore"]

@@ -13,17 +13,18 @@ from minitensor_jit.api import current_compiler
 from minitensor_jit.clustering.graph import LAUNCH, Graph, Node
 from minitensor_jit.clustering.pipeline import ClusteringResult, cluster
 from minitensor_jit.clustering.state import ClusteringState
+from minitensor_jit.compiler.compiled_cluster import Ready
+from minitensor_jit.compiler.module_compiler import compiler_of, pipeline_options
+from minitensor_jit.compiler.plan_builder import PlanBuilder
+from minitensor_jit.compiler.trace_to_graph import RecordedTrace
 from minitensor_jit.flags import JitOptions
 from minitensor_jit.ir.cost_analysis import Cost, cost_of
 from minitensor_jit.ir.graphviz import print_dot
 from minitensor_jit.ir.module import Module
 from minitensor_jit.ir.printer import print_module
 from minitensor_jit.lowering.lower import LoweredCluster, lower_cluster
+from minitensor_jit.passes.pipeline import run_pipeline
 from minitensor_jit.runtime.executable import AnyExecutable
-from minitensor_jit.runtime.generation import compiler_of, pipeline_options
-from minitensor_jit.runtime.plan_builder import PlanBuilder
-from minitensor_jit.runtime.ready import Ready
-from minitensor_jit.runtime.trace_to_graph import RecordedTrace
 
 __all__ = ["Compiled", "Lowered", "MemoryAnalysis", "lower"]
 
@@ -99,8 +100,6 @@ class Compiled:
     """A function, compiled for certain arguments. Calls go to the function itself, which finds its program."""
 
     def __init__(self, lowered: Lowered) -> None:
-        from minitensor_jit.passes.pipeline import run_pipeline
-
         self._lowered = lowered
         options = current_compiler().options
         self._cluster = lowered._module()

@@ -20,6 +20,8 @@ from minitensor_jit.errors import MismatchError
 from minitensor_jit.flags import JitOptions
 from minitensor_jit.inspect.dump import ModuleDump
 from minitensor_jit.inspect.filing import how_to_file
+from minitensor_jit.inspect.numerics.arrays import array_at
+from minitensor_jit.inspect.numerics.eager_replay import Arguments, replay
 from minitensor_jit.ir.narrow import wide_array
 from minitensor_jit.ir.shape import Shape
 from minitensor_jit.ir.size import Sizes, value_of
@@ -27,8 +29,7 @@ from minitensor_jit.log import log
 from minitensor_jit.lowering.extension import lowering_line
 from minitensor_jit.lowering.lower import LoweredCluster, lower_cluster
 from minitensor_jit.runtime.executable import AnyExecutable
-from minitensor_jit.runtime.memory import array_at
-from minitensor_jit.runtime.replay import Arguments, replay
+from minitensor_jit.runtime.run_arrays import run_on_arrays
 
 __all__ = ["Difference", "Verifier", "counts", "difference"]
 
@@ -206,8 +207,6 @@ class Verifier:
         self, nodes: Sequence[Node], fetches: Sequence[Value], want: dict[Value, Array], arguments: Arguments
     ) -> tuple[Value, Difference] | None:
         """The first of these values that differs when compiled code gives just them."""
-        from minitensor_jit.runtime.run_arrays import run_on_arrays
-
         inside = {node.id for node in nodes}
         kept = [node for node in self._graph if node.id in inside or not node.is_op]
         part = Graph(kept, fetches, self._graph.name)

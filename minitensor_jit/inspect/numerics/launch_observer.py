@@ -19,12 +19,12 @@ from minitensor_jit.clustering.graph import Graph, Node, Source, TensorMeta, Val
 from minitensor_jit.errors import NumericsError
 from minitensor_jit.flags import JitOptions
 from minitensor_jit.inspect.dump import ModuleDump
+from minitensor_jit.inspect.numerics.arrays import array_at
+from minitensor_jit.inspect.numerics.eager_replay import Arguments, operands_of, replay
 from minitensor_jit.ir.narrow import wide_array
 from minitensor_jit.ir.shape import BFLOAT16, Shape
 from minitensor_jit.lowering.lower import LoweredCluster, SizeArgument, StreamPosition, StridedArgument
 from minitensor_jit.runtime.executable import AnyExecutable
-from minitensor_jit.runtime.memory import array_at
-from minitensor_jit.runtime.replay import Arguments, operands_of, replay
 
 __all__ = ["ClusterObserver", "InputSaver", "Observer", "observer_for", "together"]
 

@@ -10,8 +10,11 @@ from minitensor import _C
 from minitensor_jit.clustering.graph import CLONE_ATTRIBUTE, COMPILE, LAUNCH, RUN, Graph, Node, Value
 from minitensor_jit.clustering.pipeline import ClusteringResult
 from minitensor_jit.clustering.verdict import Reason, Verdict
+from minitensor_jit.compiler.compiled_cluster import Ready
+from minitensor_jit.compiler.trace_to_graph import RecordedTrace, ValueRef
 from minitensor_jit.errors import CompileError, CudaError, InvalidArgumentError, JitError
 from minitensor_jit.flags import JitOptions
+from minitensor_jit.inspect.numerics.launch_observer import Observer, observer_for, together
 from minitensor_jit.inspect.refusal_row import RefusalRow
 from minitensor_jit.inspect.report import Report
 from minitensor_jit.inspect.run_record import recording
@@ -22,9 +25,6 @@ from minitensor_jit.ir.shape import Shape
 from minitensor_jit.ir.size import value_of
 from minitensor_jit.lowering.lower import LoweredCluster, SizeArgument, StreamPosition
 from minitensor_jit.runtime.executable import AnyExecutable, Executable
-from minitensor_jit.runtime.observer import Observer, observer_for, together
-from minitensor_jit.runtime.ready import Ready
-from minitensor_jit.runtime.trace_to_graph import RecordedTrace, ValueRef
 
 __all__ = ["PlanBuilder"]
 
@@ -274,7 +274,7 @@ class PlanBuilder:
         found: list[Observer | None] = [observer_for(self.options, name, graph, lowered, executable, dump)]
         if self.options.verify:
             # Imported here: it knows tensors and kernels, which the launcher does not need.
-            from minitensor_jit.runtime.verify import Verifier
+            from minitensor_jit.inspect.numerics.verify import Verifier
 
             generate = partial(self.compiler.generate, device=device)
             found.append(Verifier(self.options, name, graph, lowered, executable, generate, dump, ready.sizes))

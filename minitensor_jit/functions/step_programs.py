@@ -7,7 +7,7 @@ from typing import Any
 
 from minitensor import _C
 from minitensor_jit.api import current_compiler
-from minitensor_jit.function_arguments import flatten
+from minitensor_jit.functions.arguments import flatten
 from minitensor_jit.state.observer import Observer
 
 __all__ = ["programs", "record"]

@@ -15,17 +15,17 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from minitensor import _C, _forks
+from minitensor_jit.cache.disk_cache import cache_at
+from minitensor_jit.cache.executable_cache import ExecutableCache
+from minitensor_jit.cache.plan_store import PlanStore
 from minitensor_jit.clustering.state import PROCESS_STATE
 from minitensor_jit.flags import JitOptions
 from minitensor_jit.log import log
-from minitensor_jit.runtime.disk_cache import cache_at
 from minitensor_jit.runtime.executable import Executable
-from minitensor_jit.runtime.executable_cache import ExecutableCache
-from minitensor_jit.runtime.plan_store import PlanStore
 
 if TYPE_CHECKING:
+    from minitensor_jit.compiler.launcher import Launcher
     from minitensor_jit.inspect.report import Report
-    from minitensor_jit.runtime.launcher import Launcher
 
 _used: ContextVar[dict[str, Executable] | None] = ContextVar("_used", default=None)
 
@@ -85,7 +85,7 @@ class Compiler:
 
     @cached_property
     def _launcher(self) -> Launcher:
-        from minitensor_jit.runtime.launcher import Launcher
+        from minitensor_jit.compiler.launcher import Launcher
 
         return Launcher(self)
 
@@ -113,7 +113,8 @@ class Compiler:
         None if a thread compiles it, which then tells the core by that number; 0 is none.
         """
         if number and self.options.async_compilation and not self._watched:
-            from minitensor_jit.runtime.background import compile_later
+            # Imported here: few programs have a thread compile.
+            from minitensor_jit.compiler.background_thread import compile_later
 
             compile_later(partial(self._make, number, nodes, leaves, scalars))
             return None

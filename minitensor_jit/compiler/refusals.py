@@ -10,12 +10,12 @@ from contextlib import nullcontext
 from dataclasses import replace
 
 from minitensor_jit.clustering.graph import Graph
+from minitensor_jit.compiler.dynamic_shapes import sizes_are_symbols
 from minitensor_jit.inspect.refusal_row import RefusalRow, row_of
 from minitensor_jit.ir.refusal import Refusal
 from minitensor_jit.ir.size import SizeContext
 from minitensor_jit.lowering.lower import lower_cluster
 from minitensor_jit.passes.pipeline import PipelineOptions, run_pipeline
-from minitensor_jit.runtime.dynamic_shapes import sizes_are_symbols
 
 __all__ = ["refusals_of"]
 

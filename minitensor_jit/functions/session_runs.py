@@ -10,7 +10,7 @@ from weakref import ref
 
 from minitensor import _C
 from minitensor_jit.api import session_options, session_scope
-from minitensor_jit.compiled_function import weak_function
+from minitensor_jit.functions.recorder import weak_function
 
 __all__ = ["SessionRuns"]
 

@@ -1,4 +1,4 @@
-"""The process that compiles for a program while that goes on; see `runtime/elsewhere.py`."""
+"""The process that compiles for a program while that goes on; see `background_process.py`."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from contextlib import suppress
 from typing import Any
 
 from minitensor import _C, _programs
+from minitensor_jit.cache.disk_folder import read_file
+from minitensor_jit.cache.plan_store import PlanStore
 from minitensor_jit.clustering.pipeline import cluster
+from minitensor_jit.compiler.background_process import JOBS, REPLIES
+from minitensor_jit.compiler.compiler import Compiler, no_collections
+from minitensor_jit.compiler.launcher import Launcher
+from minitensor_jit.compiler.plan_builder import PlanBuilder
+from minitensor_jit.compiler.trace_to_graph import RecordedTrace
 from minitensor_jit.flags import parse_flags
-from minitensor_jit.runtime.compiler import Compiler, no_collections
-from minitensor_jit.runtime.disk_folder import read_file
-from minitensor_jit.runtime.elsewhere import JOBS, REPLIES
-from minitensor_jit.runtime.launcher import Launcher
-from minitensor_jit.runtime.plan_builder import PlanBuilder
-from minitensor_jit.runtime.plan_store import PlanStore
-from minitensor_jit.runtime.trace_to_graph import RecordedTrace
 
 __all__ = ["compile_job", "serve"]
 

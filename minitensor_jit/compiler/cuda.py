@@ -9,12 +9,12 @@ import time
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from minitensor_jit.codegen.nvptx.program import GpuProgram
 from minitensor_jit.ir.module import Module
 from minitensor_jit.runtime.cuda import modules
 from minitensor_jit.runtime.cuda.context import gpu
 from minitensor_jit.runtime.cuda.executable import GpuExecutable
 from minitensor_jit.runtime.cuda.profile import counters_of
+from minitensor_jit.runtime.cuda.program import GpuProgram
 
 __all__ = ["compile_for_gpu"]
 

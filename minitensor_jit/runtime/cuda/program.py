@@ -1,4 +1,4 @@
-"""What code generation for GPUs gives the runtime: PTX, and the steps that run a module.
+"""A program for a GPU, as code generation makes it: PTX, and the steps that run a module.
 
 Plain frozen data: a program can be pickled, kept on disk, and run by whatever can load PTX.
 

@@ -16,13 +16,13 @@ from contextlib import suppress
 from typing import Any
 
 from minitensor import _C, _forks, _programs
-from minitensor_jit.runtime.disk_folder import CacheDirectoryError, private_folder
+from minitensor_jit.cache.disk_folder import CacheDirectoryError, private_folder
 
 __all__ = ["JOBS", "REPLIES", "submit"]
 
 JOBS, REPLIES = 100, 101
 """The helper's ends of the two pipes."""
-_SERVE = "from minitensor_jit.runtime.helper import serve; serve()"
+_SERVE = "from minitensor_jit.compiler.background_worker import serve; serve()"
 # In the background of a shell, which ends at once: so it is not a child that the program might wait for.
 _START = 'exec </dev/null >/dev/null 2>&1; "$@" &'
 

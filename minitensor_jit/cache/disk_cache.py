@@ -5,7 +5,7 @@ processor with its features, the versions of minitensor, its core and LLVM, the 
 entry repeats that key and has a checksum over all of it. So an entry that was cut short, changed, renamed, or is for
 another machine is not loaded: it is removed, and the cluster is compiled anew.
 
-How files are written, and whose folders are trusted: `runtime/disk_folder.py`. Programs for GPUs are kept the same
+How files are written, and whose folders are trusted: `disk_folder.py`. Programs for GPUs are kept the same
 way, with the driver's code of their PTX (`runtime/cuda/executable.py`).
 """
 
@@ -20,14 +20,17 @@ from importlib.util import find_spec
 from typing import Any
 
 from minitensor import _C
+from minitensor_jit.cache.disk_entry import OtherSizes, decode, encode
+from minitensor_jit.cache.disk_folder import DiskFolder, read_file
+from minitensor_jit.cache.processor import processor
 from minitensor_jit.flags import JitOptions
 from minitensor_jit.log import log
-from minitensor_jit.runtime.disk_entry import OtherSizes, decode, encode
-from minitensor_jit.runtime.disk_folder import DiskFolder, read_file
 from minitensor_jit.runtime.executable import AnyExecutable
-from minitensor_jit.runtime.processor import processor
 
 __all__ = ["DiskCache", "cache_at", "decode", "encode", "key_of"]
+
+# The folders whose sources plans and code depend on.
+_COMPILER = ("cache", "clustering", "codegen", "compiler", "ir", "lowering", "passes", "runtime")
 
 
 @cache
@@ -38,7 +41,7 @@ def _sources() -> Any:
     """
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     # Rows and clustering matter to plans.
-    parts = [os.path.join(package, part) for part in ("clustering", "codegen", "ir", "lowering", "passes", "runtime")]
+    parts = [os.path.join(package, part) for part in _COMPILER]
     found = find_spec("llvmlite")
     llvmlite = os.path.dirname(found.origin) if found is not None and found.origin else ""
     ops = os.path.join(os.path.dirname(os.path.abspath(_C.__file__)), "ops")

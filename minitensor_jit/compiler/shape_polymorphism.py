@@ -8,18 +8,18 @@ from collections.abc import Hashable
 from typing import Protocol
 from weakref import ref
 
+from minitensor_jit.cache.disk_cache import DiskCache, key_of
+from minitensor_jit.cache.executable_cache import ExecutableCache, module_id
 from minitensor_jit.clustering.graph import Graph, Node
+from minitensor_jit.compiler.compiled_cluster import Ready
+from minitensor_jit.compiler.dynamic_shapes import Family, Place, Template, family_key, generalise, sizes_are_symbols
 from minitensor_jit.flags import JitOptions
 from minitensor_jit.inspect.report import Report
 from minitensor_jit.ir.printer import print_module
 from minitensor_jit.ir.size import NotSymbolic, SizeContext, Sizes
 from minitensor_jit.log import log
 from minitensor_jit.lowering.lower import LoweredCluster, lower_cluster
-from minitensor_jit.runtime.disk_cache import DiskCache, key_of
-from minitensor_jit.runtime.dynamic_shapes import Family, Place, Template, family_key, generalise, sizes_are_symbols
 from minitensor_jit.runtime.executable import AnyExecutable
-from minitensor_jit.runtime.executable_cache import ExecutableCache, module_id
-from minitensor_jit.runtime.ready import Ready
 
 __all__ = ["AllSizes"]
 

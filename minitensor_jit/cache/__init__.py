@@ -1,0 +1,1 @@
+"""What was compiled, kept: executables in memory, code and plans on disk."""
