@@ -21,7 +21,7 @@ import pytest
 
 import minitensor as mt
 from minitensor import nn
-from minitensor_jit.runtime.compiler import no_collections
+from minitensor_jit.compiler.compiler import no_collections
 
 NUMBER = 1.0
 FLAG = True
