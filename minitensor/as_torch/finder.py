@@ -19,15 +19,18 @@ from types import ModuleType
 from typing import Any
 
 from minitensor import _C, random
+from minitensor.as_torch.module_paths import BESIDE, PATHS
 from minitensor.as_torch.symbolic import SymBool, SymFloat, SymInt
+from minitensor.as_torch.torch_version import TorchVersion
 from minitensor.as_torch.version import __version__
 
 __all__ = ["install", "is_installed", "uninstall"]
 
 # Modules whose meaning differs, or that only PyTorch has.
-_OWN = {f"torch.{name}": f"minitensor.as_torch.{name}" for name in ("_C", "_dynamo", "version", "types", "onnx")} | {
-    "torch.jit": "minitensor.scripting"
-}
+_OWN = {
+    f"torch.{name}": f"minitensor.as_torch.{name}"
+    for name in ("_C", "_dynamo", "version", "types", "onnx", "torch_version")
+} | {"torch.jit": "minitensor.scripting"}
 _EVERY = importlib.metadata.DistributionFinder.Context()
 _START = "import minitensor.as_torch; "
 
@@ -43,6 +46,8 @@ def target(name: str) -> str | None:
     """The name of the module that stands for PyTorch's of that name; None if there is none."""
     if name in _OWN:
         return _OWN[name]
+    if name in PATHS:
+        return PATHS[name]
     package, _, rest = name.removeprefix("torch.").partition(".")
     own = _OWN.get(f"torch.{package}")
     ours = f"{own}.{rest}" if own is not None else "minitensor" + name.removeprefix("torch")
@@ -146,12 +151,18 @@ class Finder:
         """Put minitensor's module in the place of a new one."""
         name = module.__name__
         if name == "torch":
-            vars(module).update(__version__=__version__, SymInt=SymInt, SymFloat=SymFloat, SymBool=SymBool)
+            vars(module).update(
+                __version__=TorchVersion(__version__), SymInt=SymInt, SymFloat=SymFloat, SymBool=SymBool
+            )
             return
         found = target(name)
         assert found is not None
         ours = importlib.import_module(found)
         sys.modules[name] = ours if watch is None else watch(name, ours)
+        for child in BESIDE.get(name, ()):
+            path = f"{name}.{child}"
+            ours = importlib.import_module(PATHS[path])
+            sys.modules[path] = ours if watch is None else watch(path, ours)
 
     def find_distributions(
         self, context: importlib.metadata.DistributionFinder.Context = _EVERY

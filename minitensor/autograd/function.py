@@ -10,7 +10,7 @@ from typing import Any
 from minitensor import _C
 from minitensor.autograd.grad_mode import enable_grad, no_grad
 
-__all__ = ["Function", "FunctionContext", "NestedIOFunction", "once_differentiable"]
+__all__ = ["Function", "FunctionContext", "FunctionCtx", "InplaceFunction", "NestedIOFunction", "once_differentiable"]
 
 Tensor = _C.Tensor
 
@@ -432,3 +432,10 @@ def _refusing(output: Any) -> Any:
 
 class NestedIOFunction(Function):
     """A `Function` under PyTorch's name for those whose arguments are nested; tensors must be arguments themselves."""
+
+
+class InplaceFunction(Function):
+    """A `Function` under PyTorch's older name for those that change an argument, which `ctx.mark_dirty` says."""
+
+
+FunctionCtx = FunctionContext  # PyTorch's name

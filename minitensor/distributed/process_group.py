@@ -7,7 +7,7 @@ import enum
 import os
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, NoReturn
 
 import minitensor as mt
 from minitensor import _C, _forks
@@ -64,6 +64,9 @@ class ProcessGroup(GroupCalls):
         self._made_by = os.getpid()
         if communicator is not None:
             _live.append(self)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"cannot pickle '{type(self).__name__}' object: it belongs to this process")
 
     def __repr__(self) -> str:
         return f"<ProcessGroup {self.group_name}: rank {self._rank} of {self._size}, {self._backend}>"

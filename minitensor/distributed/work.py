@@ -6,7 +6,7 @@ import threading
 import traceback
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, NoReturn
 
 from minitensor import _forks
 from minitensor.distributed.errors import DistBackendError
@@ -31,6 +31,9 @@ class Work:
         self._ranks = ranks
         self._future: _WorkFuture | None = None
         self._error: Exception | None = None
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"cannot pickle '{type(self).__name__}' object: it belongs to this process")
 
     def _finished(self) -> None:
         """What is left to be done when the data is there: copies to tensors that it could not come to directly."""

@@ -131,10 +131,10 @@ class Wishart(ExponentialFamily):
         n = self._event_shape[-1]
         steps = mt.arange(n, dtype=self.df.dtype, device=self.df.device)
         roots = Chi2(self.df.unsqueeze(-1) - steps, validate_args=False).rsample(sample_shape).sqrt()
-        below = mt.randn(
-            tuple(self._extended_shape(sample_shape)), dtype=self._factor.dtype, device=self._factor.device
-        )
-        product = self._factor @ (below.tril(-1) + mt.diag_embed(roots))
+        rows, columns = mt.tril_indices(n, n, -1)
+        root = mt.diag_embed(roots)
+        root[..., rows, columns] = mt.randn((*roots.shape[:-1], len(rows)), dtype=root.dtype, device=root.device)
+        product = self._factor @ root
         return product @ product.mT
 
     def log_prob(self, value: Any) -> Any:
@@ -143,7 +143,7 @@ class Wishart(ExponentialFamily):
             self._validate_sample(value)
         n = self._event_shape[-1]
         norm = self.df * (0.5 * n * math.log(2.0) + log_diagonal(self._factor)) + mt.mvlgamma(self.df / 2, n)
-        trace = (self.precision_matrix * value).sum((-2, -1))
+        trace = mt.cholesky_solve(value, self._factor).diagonal(dim1=-2, dim2=-1).sum(-1)
         return 0.5 * (self.df - n - 1) * mt.linalg.slogdet(value).logabsdet - 0.5 * trace - norm
 
     def entropy(self) -> Any:
@@ -188,8 +188,9 @@ class LKJCholesky(Distribution):
             c = self.concentration
             rows = mt.arange(1, self.dim, dtype=c.dtype, device=c.device)
             last = (c + 0.5 * (self.dim - 1)).unsqueeze(-1)
-            squares = Beta(0.5 * rows, last - 0.5 * rows, validate_args=False).sample(sample_shape)
-            # Row i has i numbers below the diagonal; the first has none.
+            # Row i has i numbers below the diagonal; the first has none, but a length is drawn for it in PyTorch, too.
+            rows = mt.cat([rows[:1], rows])
+            squares = Beta(0.5 * rows, last - 0.5 * rows, validate_args=False).sample(sample_shape)[..., 1:]
             normal = mt.randn((*sample_shape, *self._batch_shape, self.dim, self.dim), dtype=c.dtype, device=c.device)
             below = normal.tril(-1)[..., 1:, :]
             below = below / mt.linalg.vector_norm(below, dim=-1, keepdim=True) * squares.sqrt().unsqueeze(-1)

@@ -7,6 +7,7 @@ from numbers import Number
 from typing import Any
 
 import minitensor as mt
+from minitensor.overrides import is_tensor_like
 
 __all__ = [
     "broadcast_all",
@@ -24,15 +25,15 @@ euler_constant = 0.57721566490153286060  # DLMF 5.2.3
 def broadcast_all(*values: Any) -> tuple[Any, ...]:
     """The values as tensors of one shape. Numbers take the dtype and device of the first tensor, if there is one.
 
-    ValueError for what is neither a tensor nor a number.
+    ValueError for what is neither a tensor, nor a number, nor an object with `__torch_function__`.
     """
     tensors = [value for value in values if isinstance(value, mt.Tensor)]
     for value in values:
-        if not isinstance(value, (mt.Tensor, Number)):
+        if not isinstance(value, Number) and not is_tensor_like(value):
             raise ValueError(f"Input arguments must all be instances of Number or Tensor, got {type(value).__name__}")
     dtype = tensors[0].dtype if tensors else mt.get_default_dtype()
     device = tensors[0].device if tensors else None
-    made = [v if isinstance(v, mt.Tensor) else mt.tensor(v, dtype=dtype, device=device) for v in values]
+    made = [mt.tensor(v, dtype=dtype, device=device) if isinstance(v, Number) else v for v in values]
     return tuple(mt.broadcast_tensors(*made))
 
 
@@ -55,6 +56,10 @@ def uniform_inside(shape: Any, like: Any) -> Any:
 def sum_rightmost(value: Any, dims: int) -> Any:
     """The sum over the last `dims` dimensions; the value itself for none."""
     return value if dims == 0 else value.sum(tuple(range(-dims, 0)))
+
+
+# The names by which libraries import them, though they are private in PyTorch.
+_standard_normal, _sum_rightmost = standard_normal, sum_rightmost
 
 
 def logits_to_probs(logits: Any, is_binary: bool = False) -> Any:

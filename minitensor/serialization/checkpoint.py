@@ -37,9 +37,10 @@ def save(
     file is there afterwards, or the old one is untouched; what is no ordinary file, such as a pipe, is written to. `f`
     may also be a binary file that can be written to.
 
-    PicklingError for objects that are neither tensors nor plain data (numbers, text, dtypes, lists, tuples, dicts, sets
-    ...), for `load` runs no code. A module is saved whole, with what it holds; `load(weights_only=False)` makes it
-    again, here and not in PyTorch.
+    What is neither a tensor nor plain data (numbers, text, dtypes, lists, tuples, dicts, sets ...) is saved as Python
+    pickles it, PicklingError if it can't. `load` runs no code, and so makes it again only with `weights_only=False`, or
+    where `serialization.add_safe_globals` has allowed its class. Modules are saved whole, with what they hold; PyTorch
+    can't read them.
     """
     if pickle_module is not None or not _use_new_zipfile_serialization:
         raise ValueError("save() writes the zip format with its own pickler; pickle_module must be None")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
-from _codecs import encode  # what protocol 2 writes bytes by
-from collections import Counter, OrderedDict, defaultdict
+from collections import OrderedDict
 from typing import Any, ClassVar
 
 import minitensor as mt
@@ -16,25 +15,6 @@ from minitensor.serialization.safe_globals import lookup
 from minitensor.storage import TypedStorage, UntypedStorage
 
 __all__ = ["pickle_object"]
-
-# What a checkpoint may hold besides tensors, and so can be loaded again.
-_PLAIN = (
-    type(None),
-    bool,
-    int,
-    float,
-    complex,
-    str,
-    bytes,
-    bytearray,
-    pickle.PickleBuffer,
-    list,
-    tuple,
-    dict,
-    set,
-    frozenset,
-)
-_CONTAINERS = (OrderedDict, Counter, defaultdict)
 
 
 class _Global:
@@ -79,7 +59,6 @@ class _Pickler(pickle._Pickler):
     def __init__(self, file: io.BytesIO, protocol: int) -> None:
         super().__init__(file, protocol)
         self.keys: dict[int, tuple[str, _Global]] = {}
-        self.whole = False
         self.storages: list[mt.Tensor] = []
         """Every storage once, as its bytes."""
 
@@ -105,24 +84,9 @@ class _Pickler(pickle._Pickler):
             return _SIZE, (tuple(thing),)
         if isinstance(thing, mt.device):
             return _DEVICE, (thing.type,) if thing.index is None else (thing.type, thing.index)
-        cls = thing if isinstance(thing, type) else type(thing)
-        if cls in _PLAIN or cls in _CONTAINERS or cls.__module__.partition(".")[0] == "numpy":
-            return NotImplemented
-        if lookup(f"{cls.__module__}.{cls.__qualname__}") is cls:
-            return NotImplemented
-        # A module is saved with all that it holds, as it was asked for; load() wants to hear that it is trusted.
-        self.whole = self.whole or isinstance(thing, mt.nn.Module)
-        if self.whole:
-            return NotImplemented
-        if isinstance(thing, (_Global, _StorageId, mt.dtype)) or thing is encode:
-            return NotImplemented
-        if (getattr(thing, "__module__", None) or "").partition(".")[0] == "numpy":
-            return NotImplemented  # the functions that make NumPy's scalars
-        raise pickle.PicklingError(
-            f"can't save {_described(thing)}: a checkpoint holds tensors, numbers, text and containers of them, since "
-            "loading it never runs code. Save the object's state instead (a module's state_dict()), or allow its class "
-            "with minitensor.serialization.add_safe_globals"
-        )
+        # Anything else as Python pickles it. Reading it back runs its class's code, so load() wants to hear that it is
+        # trusted.
+        return NotImplemented
 
     def reduce_tensor(self, tensor: mt.Tensor) -> Any:
         cls = type(tensor)
@@ -133,16 +97,13 @@ class _Pickler(pickle._Pickler):
             return (
                 (_REBUILD_PARAMETER, made_of) if state is None else (_REBUILD_PARAMETER_WITH_STATE, (*made_of, state))
             )
-        allowed = lookup(f"{cls.__module__}.{cls.__qualname__}") is cls
-        if cls is not mt.Tensor and cls.__module__.partition(".")[0] != "minitensor" and not allowed:
-            raise pickle.PicklingError(
-                f"can't save {_described(tensor)}: loading it would run the class's code. Save a Tensor, or allow the "
-                "class with minitensor.serialization.add_safe_globals"
-            )
         rebuild, arguments = self.reduce_plain(tensor, hooks)
-        if state is None and not allowed:
+        named = (
+            cls.__module__.partition(".")[0] != "minitensor" or lookup(f"{cls.__module__}.{cls.__qualname__}") is cls
+        )
+        if state is None and not named:
             return rebuild, arguments
-        return _REBUILD_FROM_TYPE, (rebuild, cls if allowed else _TENSOR, arguments, state)
+        return _REBUILD_FROM_TYPE, (rebuild, cls if named else _TENSOR, arguments, state)
 
     def reduce_sparse(self, tensor: Any) -> Any:
         """As PyTorch writes them: whether a gradient is wanted is not kept, but of parameters."""
@@ -202,16 +163,10 @@ def _public(function: Any) -> _Global:
     return _GLOBALS.setdefault(f"{full}.{name}", _Global(full, name))
 
 
-def _described(thing: Any) -> str:
-    cls = thing if isinstance(thing, type) else type(thing)
-    what = f"{cls.__module__}.{cls.__qualname__}"
-    return f"the class {what}" if isinstance(thing, type) else f"a {what}"
-
-
 def pickle_object(thing: Any, protocol: int) -> tuple[bytes, list[mt.Tensor]]:
     """The pickle of an object, and the bytes of each of its storages in the order of their keys.
 
-    PicklingError for what `load` would refuse.
+    PicklingError for what Python can't pickle.
     """
     file = io.BytesIO()
     pickler = _Pickler(file, protocol)

@@ -2,11 +2,11 @@
 
 from minitensor.utils import checkpoint, hooks
 
-__all__ = ["_pytree", "benchmark", "checkpoint", "data", "hooks", "tensorboard"]
+__all__ = ["_pytree", "benchmark", "checkpoint", "data", "dlpack", "hooks", "tensorboard"]
 
 
 def __getattr__(name: str) -> object:
-    if name in ("_pytree", "benchmark", "data", "tensorboard"):
+    if name in ("_pytree", "benchmark", "data", "dlpack", "tensorboard"):
         import importlib
 
         return importlib.import_module(f"minitensor.utils.{name}")

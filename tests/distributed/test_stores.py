@@ -1,6 +1,8 @@
 """Stores, the ways to meet, and what is asked of groups that aren't there."""
 
+import copy
 import os
+import pickle
 import threading
 import time
 from datetime import timedelta
@@ -25,6 +27,12 @@ def store(request, tmp_path, monkeypatch):
         made = dist.TCPStore("127.0.0.1", 0, 1, True)
         yield dist.PrefixStore("a", dist.PrefixStore("b", made)) if request.param == "prefix" else made
         made._close()
+
+
+@pytest.mark.parametrize("way", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_stores_belong_to_their_process(store, way):
+    with pytest.raises(TypeError, match=f"cannot pickle '{type(store).__name__}' object"):
+        way(store)
 
 
 def test_what_stores_do(store):

@@ -123,8 +123,8 @@ def test_subclasses(allowed):
     file.seek(0)
     with pytest.raises(pickle.UnpicklingError, match=r"names test_checkpoint_files.Tagged"):
         mt.load(file)
-    with pytest.raises(pickle.PicklingError, match=r"can't save a test_checkpoint_files.Tagged"):
-        mt.save(t, file)
+    file.seek(0)
+    assert [type(x) for x in mt.load(file, weights_only=False)] == [Tagged, Slotted]
 
 
 @pytest.mark.parametrize(
@@ -401,8 +401,8 @@ def test_what_cannot_be_pickled_is_not_begun(tmp_path):
     link.symlink_to(path)
     file = io.BytesIO(b"before")
     for place in (path, link, file, "/dev/full"):
-        with pytest.raises(pickle.PicklingError):
-            mt.save([mt.ones(2), object()], place)
+        with pytest.raises((pickle.PicklingError, AttributeError)):
+            mt.save([mt.ones(2), lambda: 0], place)
     assert path.read_bytes() == file.getvalue() == b"before"
     assert sorted(os.listdir(tmp_path)) == ["link", "x.pt"]
 

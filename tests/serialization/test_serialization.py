@@ -1,5 +1,6 @@
 """save and load: what comes back, what PyTorch reads and writes, and files that mean harm."""
 
+import argparse
 import io
 import os
 import pickle
@@ -164,15 +165,31 @@ def test_map_location(tmp_path):
 
 
 class Custom:
-    pass
+    def __init__(self):
+        self.rate = 0.5
 
 
-def test_what_could_not_be_loaded_is_not_saved(tmp_path):
+def test_objects_are_saved_and_loaded_where_they_are_trusted(tmp_path):
+    path = tmp_path / "x.pt"
+    settings = argparse.Namespace(lr=0.1, layers=[1, 2])
+    mt.save({"settings": settings, "custom": Custom(), "w": mt.ones(2), "cls": Custom}, path)
+    with pytest.raises(pickle.UnpicklingError, match=r"argparse\.Namespace|Custom"):
+        mt.load(path)
+    found = mt.load(path, weights_only=False)
+    assert (found["settings"], found["custom"].rate, found["w"].tolist()) == (settings, 0.5, [1, 1])
+    assert found["cls"] is Custom
+    with mt.serialization.safe_globals([argparse.Namespace, Custom]):
+        assert mt.load(path)["settings"] == settings
+
+
+def test_what_can_not_be_pickled_is_not_saved(tmp_path):
     path = tmp_path / "x.pt"
     mt.save(1, path)
     before = path.read_bytes()
-    for thing in (Custom(), Custom, print, lambda: 0, sys):
-        with pytest.raises((pickle.PicklingError, TypeError), match=r"can't save|cannot pickle"):
+    for thing in (lambda: 0, sys):
+        with pytest.raises(
+            (pickle.PicklingError, TypeError, AttributeError), match=r"(?i)can't (get|pickle)|cannot pickle"
+        ):
             mt.save([mt.ones(1), thing], path)
         assert path.read_bytes() == before
     endless = []
@@ -398,7 +415,7 @@ class Point:
 
 
 def test_allowed_classes():
-    with pytest.raises(pickle.PicklingError, match="add_safe_globals"):
+    with pytest.raises(pickle.UnpicklingError, match="add_safe_globals"):
         through_a_file(Point(3))
     with serialization.safe_globals([Point]):
         file = io.BytesIO()
@@ -520,8 +537,6 @@ def test_functions_that_are_allowed():
         assert mt.load(io.BytesIO(file.getvalue())).activation is mt.nn.functional.relu
     with serialization.safe_globals([mt.nn.ModuleDict]), pytest.raises(pickle.UnpicklingError, match="relu"):
         mt.load(io.BytesIO(file.getvalue()))
-    with pytest.raises(pickle.PicklingError):
-        mt.save([mt.nn.functional.relu], io.BytesIO())
 
 
 def test_modules_of_pytorch_s_that_are_allowed():

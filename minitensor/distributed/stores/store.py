@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, NoReturn
 
 from minitensor import _forks
 from minitensor.distributed.errors import DistStoreError, QueueEmptyError
@@ -36,6 +36,9 @@ class Store:
 
     def __init__(self) -> None:
         self._timeout = DEFAULT_TIMEOUT
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"cannot pickle '{type(self).__name__}' object: it belongs to this process")
 
     @property
     def timeout(self) -> timedelta:

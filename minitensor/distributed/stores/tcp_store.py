@@ -250,9 +250,6 @@ class TCPStore(TableStore):
         """Return another connection to the same store."""
         return TCPStore(self._host, self._port, None, False, self._timeout, False)
 
-    def __reduce__(self) -> Any:
-        return TCPStore, (self._host, self._port, None, False, self._timeout, False)
-
     def __del__(self) -> None:
         if (end := getattr(self, "_end", None)) is not None:
             end.close()

@@ -13,7 +13,7 @@ from typing import Any
 import minitensor as mt
 from minitensor.nn.modules.module import Module
 
-__all__ = ["gather", "parallel_apply", "replicate", "scatter"]
+__all__ = ["gather", "parallel_apply", "replicate", "scatter", "scatter_kwargs"]
 
 
 def _device(given: Any) -> mt.device:
@@ -40,6 +40,18 @@ def scatter(inputs: Any, target_gpus: Sequence[Any], dim: int = 0) -> Any:
         return [value for _ in devices]
 
     return split(inputs)
+
+
+def scatter_kwargs(
+    inputs: Any, kwargs: dict[str, Any] | None, target_gpus: Sequence[Any], dim: int = 0
+) -> tuple[tuple[Any, ...], tuple[dict[str, Any], ...]]:
+    """Return the arguments of each device's call: those by position, and those by name."""
+    given = scatter(inputs, target_gpus, dim) if inputs else []
+    named = scatter(kwargs, target_gpus, dim) if kwargs else []
+    count = max(len(given), len(named))
+    given += [()] * (count - len(given))
+    named += [{}] * (count - len(named))
+    return tuple(map(tuple, given)), tuple(named)
 
 
 def gather(outputs: Any, target_device: Any, dim: int = 0) -> Any:
