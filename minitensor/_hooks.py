@@ -18,6 +18,8 @@ __all__ = [
     "cuda_in_use",
     "cuda_module",
     "installed_version",
+    "link_code",
+    "processor",
     "session_runs",
     "start_cuda",
     "start_from_environment",
@@ -52,6 +54,20 @@ def compile_elsewhere(number: int, signature: bytes, described: Any) -> bool:
     from minitensor_jit.compiler.background_process import submit
 
     return submit(number, signature, described)
+
+
+def processor() -> str:
+    """What processor this is, with what `MT_ISA` says."""
+    from minitensor_jit.cache.processor import processor
+
+    return processor()
+
+
+def link_code(image: bytes, symbol: str, imports: dict[str, int]) -> tuple[int, Any]:
+    """Load object code that the core's linker has no rule for."""
+    from minitensor_jit.runtime.llvm_linker import link
+
+    return link(image, symbol, imports)
 
 
 def start_cuda() -> None:

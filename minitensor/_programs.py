@@ -1,9 +1,9 @@
 """How a program under MT_JIT_FLAGS begins: without the compiler, and with what its earlier processes found out.
 
 What a program is to have recorded the core decides (`csrc/trace/policy.h`); most of the time that is little or nothing.
-So the compiler isn't imported before there is something to compile. What became of the runs of the program is kept at
-its end, beside the code that was compiled for it: by the program's file, in a private folder. It is a hint for the next
-process, which no result depends on.
+So the compiler isn't imported before there is something to compile, nor for what an earlier process had compiled
+(`_kept_plans.py`). What became of the runs of the program is kept at its end, beside the code that was compiled for it:
+by the program's file, in a private folder. It is a hint for the next process, which no result depends on.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import atexit
 import os
 import re
-import stat
 import sys
 import zlib
 from contextlib import suppress
@@ -41,7 +40,12 @@ class Begun:
     def __init__(self, number: int, folder: str | None) -> None:
         self.number = number
         self.folder = folder
+        self.flags = os.environ.get("MT_JIT_FLAGS", "")
         self.pid = os.getpid()
+        self.trusted: bool | None = None
+        """Whether code from the folder is run, once that has been looked at."""
+        self.recalled = 0
+        """How many plans were taken from there."""
 
 
 begun: Begun | None = None
@@ -76,13 +80,6 @@ def plain(text: str) -> tuple[int, str | None] | None:
     return (level, folder or (default_folder() if keeps else None)) if level else None
 
 
-def mark(folder: str, signature: int) -> None:
-    """Say that a plan is there for what was recorded with the signature of that number: later processes look."""
-    path = os.path.join(folder, f"{signature:016x}.mtd")
-    with suppress(OSError):
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
-
-
 def begin(number: int, folder: str | None) -> None:
     """Record the program from here on, as far as the policy says."""
     global begun
@@ -97,6 +94,11 @@ def begin(number: int, folder: str | None) -> None:
             before = None
     if folder is not None:
         _C.set_submit_hook(_submit)
+        _C.set_recall_hook(_recall)
+        if before:
+            from minitensor._kept_plans import compiler_sources
+
+            compiler_sources()  # read by the time that a plan is recalled
     _C.begin_program()
     # Values that nobody asked for have no effect that could be seen; they run for their errors and the account.
     atexit.register(_end, file, before)
@@ -120,6 +122,33 @@ def _submit(number: int, signature: bytes, described: Any) -> bool:
     from minitensor._hooks import compile_elsewhere
 
     return compile_elsewhere(number, signature, described)
+
+
+def _recall(number: int, signature: bytes) -> tuple[bytes, list[tuple[int, Any]], str] | None:
+    """The plan that a helper has kept for what the program has recorded: with the code of its launches, and a name."""
+    if begun is None or begun.folder is None or _C.options_id() != begun.number:
+        return None
+    from minitensor import _hooks, _kept_plans
+
+    try:
+        if begun.trusted is None:
+            begun.trusted = _kept_plans.why_untrusted(os.path.realpath(begun.folder)) is None
+        if not begun.trusted:
+            return None
+        path = _kept_plans.path_of(begun.folder, number)
+        kept = _kept_plans.load(path, begun.flags, _hooks.processor(), signature)
+        if kept is None:
+            return None
+        code = []
+        for image, imports in kept[1]:
+            try:
+                code.append(_C.load_object_code(image, "entry", imports))
+            except NotImplementedError:
+                code.append(_hooks.link_code(image, "entry", imports))
+    except (OSError, RuntimeError):
+        return None
+    begun.recalled += 1
+    return kept[0], code, f"kept_{begun.recalled}"
 
 
 # ---- the file
@@ -149,17 +178,12 @@ class _FileOfRuns:
 
     def load(self) -> bytes | None:
         """What an earlier process kept; None if there is nothing that is sound."""
+        from minitensor._kept_plans import read_private
+
         try:
             if not _is_private(os.stat(self.folder)):
                 return None
-            handle = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-            try:
-                info = os.fstat(handle)
-                if not stat.S_ISREG(info.st_mode) or not _is_private(info) or info.st_size > 2 * _MOST:
-                    return None
-                data = os.read(handle, info.st_size)
-            finally:
-                os.close(handle)
+            data = read_private(self._path)
         except OSError:
             return None
         head, body = data[: len(_MAGIC) + 4], data[len(_MAGIC) + 4 :]

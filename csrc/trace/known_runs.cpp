@@ -32,12 +32,12 @@ struct Known {
     uint8_t state, is_part, unused[2];
 };
 static_assert(sizeof(Known) == 32);
-// Recalling loads what reads plans and code. So what has won must have won a few times as much, or a good part of the
-// time of large ops; and what has not been held against eager runs yet must have large ops.
-constexpr int64_t kWorthRecalling = 100'000'000, kLargeNs = 10'000;
-bool is_worth_recalling(size_t calls, int64_t eager_ns, int64_t recorded_ns, int64_t won_ns) {
-    const bool large = eager_ns >= kLargeNs * static_cast<int64_t>(calls) && eager_ns - recorded_ns >= eager_ns / 5;
-    return won_ns >= kWorthRecalling || large;
+// Whether the next process wins by it what loading it takes, if it runs as often. What an earlier process said of what
+// had no contest in this one still holds.
+bool is_worth_recalling(uint64_t begun, int64_t eager_ns, int64_t recorded_ns) {
+    if (eager_ns == INT64_MAX) return true;
+    return static_cast<double>(eager_ns - recorded_ns) * static_cast<double>(begun) >=
+           static_cast<double>(cost_of_recalling());
 }
 constexpr uint8_t kKnownDemoted = 0, kKnownCompiled = 1, kKnownAsked = 2;
 std::unordered_map<uint64_t, Known>& known_runs() {
@@ -63,15 +63,12 @@ std::string Policy::known() const {
             Known one{place.lasting, run->operands, run->hash, static_cast<uint32_t>(run->calls), 0, run->is_part, {}};
             switch (run->state) {
                 case State::Compiled:
-                    one.state = is_worth_recalling(run->calls, run->eager_ns, run->recorded_ns, run->won_ns)
-                                    ? kKnownCompiled
-                                    : kKnownDemoted;
+                    one.state = is_worth_recalling(run->begun, run->eager_ns, run->recorded_ns) ? kKnownCompiled
+                                                                                                : kKnownDemoted;
                     break;
                 case State::Demoted: one.state = kKnownDemoted; break;
                 case State::Asked:
-                case State::Contest:
-                    one.state = run->ops_ns < kLargeNs * static_cast<int64_t>(run->calls) ? kKnownDemoted : kKnownAsked;
-                    break;
+                case State::Contest: one.state = kKnownAsked; break;
                 default: continue;
             }
             known[mixed(one.place, one.operands)] = one;
@@ -113,9 +110,6 @@ void Policy::recall(const Place& place, Run& run) {
         run.state = State::Asked;
     } else settle(run, known->second.state == kKnownDemoted ? State::Demoted : State::Compiled);
     run.recalls = known->second.state == kKnownCompiled;
-    // As much as it has won before it will win again.
-    if (known->second.state == kKnownCompiled) run.won_ns = kWorthRecalling;
-    run.ops_ns = INT64_MAX;
     run.misses = kMisses;  // whose promise doesn't hold is learnt anew at once
 }
 

@@ -10,7 +10,7 @@
 namespace mt::trace {
 
 std::shared_ptr<Plan> (*compile_hook)(Trace&, uint64_t) = nullptr;
-std::shared_ptr<Plan> (*recall_hook)(Trace&) = nullptr;
+std::shared_ptr<Plan> (*recall_hook)(Trace&, uint64_t) = nullptr;
 
 void load_compiler() {
     if (compile_hook) return;
@@ -173,9 +173,13 @@ std::shared_ptr<Plan> plan_of(Trace& trace, bool* hit) {
         const Policy::Miss miss = trace.policy().miss(trace, hash, structure);
         if (miss == Policy::Miss::Wait) return plan_op_by_op(trace, hash, structure);
         const int64_t started = policy_clock();
-        load_compiler();
-        plan = miss == Policy::Miss::Recall ? recall_hook(trace)
-                                            : compile_hook(trace, miss == Policy::Miss::Compile ? hash : 0);
+        if (miss == Policy::Miss::Recall) {
+            plan = recall_hook ? recall_hook(trace, hash) : nullptr;
+            if (plan) note_cost_of_recalling(policy_clock() - started);
+        } else {
+            load_compiler();
+            plan = compile_hook(trace, miss == Policy::Miss::Compile ? hash : 0);
+        }
         Policy::planned(trace, structure, policy_clock() - started, plan && miss != Policy::Miss::Recall);
         if (!plan) {
             Policy::not_there(hash, miss);

@@ -104,7 +104,7 @@ extern std::shared_ptr<Plan> (*compile_hook)(Trace& trace, uint64_t number);  //
 // Loads it where it isn't: the first op is placed on a device that compiles.
 void load_compiler();
 // The plan that another process has made for it; null if there is none.
-extern std::shared_ptr<Plan> (*recall_hook)(Trace& trace);
+extern std::shared_ptr<Plan> (*recall_hook)(Trace& trace, uint64_t number);
 // Told of every flush while an account is kept: reason, whether the plan was cached.
 extern void (*flush_hook)(const Trace& trace, const Plan& plan, const char* reason, bool hit);
 // Told, while an account is kept, of an op that ran eagerly since it can't be recorded.

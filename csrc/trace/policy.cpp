@@ -132,6 +132,7 @@ uint32_t Policy::begin_call(const OpDef& kind, uint64_t work, const SourceRef& a
     Run& run = run_of(place, work);
     place_ = &place;
     now_ = &run;
+    ++run.begun;
     const bool at_once = compiles_at_once();
     if (at_once && run.state < State::Contest) run.state = State::Contest;
     if (!at_once && place.pause && run.state != State::Contest) {
@@ -269,7 +270,8 @@ void Policy::not_there(uint64_t hash, Miss miss) {
         signature.at = Signature::At::Asked;
         signature.here = true;
     } else if (signature.at == Signature::At::Ready) {
-        signature.at = Signature::At::Hopeless;
+        // What an earlier process's helper left may be another compiler's. This process's own is not asked again.
+        signature.at = std::exchange(signature.before, false) ? Signature::At::Nowhere : Signature::At::Hopeless;
     }
 }
 
@@ -283,8 +285,6 @@ void Policy::end_recorded(const Plan& plan, bool hit, size_t calls, int64_t flus
     } else {
         place_->changes = now_->misses = 0;
         if (now_->state < State::Contest) now_->state = State::Contest;  // there is a plan already
-        if (hit && now_->state == State::Compiled)
-            now_->won_ns += std::max<int64_t>(now_->eager_ns - now_->recorded_ns, 0);
         if (hit && !plan.contest) {
             if (plan.record && plan.record.get() != Py_None) now_->record = PyRef::borrow(plan.record.get());
             if (now_->state == State::Contest) {
@@ -301,7 +301,6 @@ void Policy::end_program() {
     idle_ = 0;
     if (!now_) return;
     place_->changes = now_->misses = 0;
-    if (now_->state == State::Compiled) now_->won_ns += std::max<int64_t>(now_->eager_ns - now_->recorded_ns, 0);
     if (now_->state == State::Contest) enter(policy_clock() - started_, now_->calls, true);
     forget();
 }
@@ -321,7 +320,6 @@ void Policy::learn(const Plan& plan, size_t calls, bool is_part) {
     run.hash = plan.op_by_op;
     run.calls = calls;
     run.nodes = plan.steps.size();
-    run.ops_ns = plan.ops_ns;
     run.is_part = is_part;
     if (same) {
         place_->changes = 0;

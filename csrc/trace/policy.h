@@ -115,8 +115,7 @@ class Policy {
         uint64_t hash = 0;  // of the signature that was recorded last
         int64_t recorded_ns = INT64_MAX, eager_ns = INT64_MAX;
         int64_t spent_ns = 0;  // eagerly, while it waited
-        int64_t ops_ns = 0;    // of its ops, one by one
-        int64_t won_ns = 0;    // since it is compiled
+        uint64_t begun = 0;    // how often in this process
         int64_t until = 0, again_ns = kAgainNs;  // when there is another contest, and how long after that the next
         PyRef record;  // what an account knows it by
         std::shared_ptr<KeptCall> kept;

@@ -41,10 +41,10 @@ constexpr int64_t kLoadNs = 250'000'000;
 double ns_per_node = 4'000'000;
 bool loaded = false;
 
-// What handing a trace to another process takes, the first time with what that loads and starts; and taking its plan
-// back, the first time with what reads plans and code.
+// What handing a trace to another process takes, the first time with what that loads and starts.
 constexpr int64_t kSubmitNs = 1'000'000, kSubmitNodeNs = 15'000, kFirstSubmitNs = 15'000'000;
-constexpr int64_t kRecallNs = 3'000'000, kFirstRecallNs = 40'000'000;
+// What taking a plan back takes, until that has been seen: with what is compared of the compiler and the processor.
+int64_t recall_ns = 5'000'000;
 
 constexpr size_t kMaxKnown = 4096;  // more are forgotten, all at once
 template <class T> using Known = std::unordered_map<uint64_t, T>;
@@ -154,7 +154,8 @@ int64_t cost_of_asking(size_t nodes) {
     return kSubmitNs + kSubmitNodeNs * static_cast<int64_t>(nodes) + (reply_pipe < 0 ? kFirstSubmitNs : 0);
 }
 
-int64_t cost_of_recalling() { return compile_hook ? kRecallNs : kFirstRecallNs; }
+int64_t cost_of_recalling() { return recall_ns; }
+void note_cost_of_recalling(int64_t took_ns) { recall_ns = took_ns; }
 
 Signature& signature_of(uint64_t hash) { return entry(signatures(), hash); }
 

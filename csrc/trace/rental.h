@@ -22,6 +22,7 @@ void note_cost_of_plan(size_t nodes, int64_t took_ns);
 // handing a trace to another process, and taking its plan back.
 int64_t cost_of_asking(size_t nodes);
 int64_t cost_of_recalling();
+void note_cost_of_recalling(int64_t took_ns);
 
 // A trace by its signature.
 struct Signature {

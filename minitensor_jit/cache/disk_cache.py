@@ -12,14 +12,11 @@ way, with the driver's code of their PTX (`runtime/cuda/executable.py`).
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 from functools import cache
-from importlib.util import find_spec
-from typing import Any
 
-from minitensor import _C
+from minitensor._kept_plans import compiler_fingerprint, compiler_sources
 from minitensor_jit.cache.disk_entry import OtherSizes, decode, encode
 from minitensor_jit.cache.disk_folder import DiskFolder, read_file
 from minitensor_jit.cache.processor import processor
@@ -28,32 +25,6 @@ from minitensor_jit.log import log
 from minitensor_jit.runtime.executable import AnyExecutable
 
 __all__ = ["DiskCache", "cache_at", "decode", "encode", "key_of"]
-
-# The folders whose sources plans and code depend on.
-_COMPILER = ("cache", "clustering", "codegen", "compiler", "ir", "lowering", "passes", "runtime")
-
-
-@cache
-def _sources() -> Any:
-    """A reading of the stamps of the compiler's files, and LLVM's, by a thread: it takes a millisecond.
-
-    Files are told apart by their sizes and times, and LLVM is not imported: loading a kept program takes milliseconds.
-    """
-    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    # Rows and clustering matter to plans.
-    parts = [os.path.join(package, part) for part in _COMPILER]
-    found = find_spec("llvmlite")
-    llvmlite = os.path.dirname(found.origin) if found is not None and found.origin else ""
-    ops = os.path.join(os.path.dirname(os.path.abspath(_C.__file__)), "ops")
-    return _C.read_file_stamps((*parts, ops, os.path.join(llvmlite, "binding")), (".py", ".so", ".dylib", ".dll"))
-
-
-@cache
-def _compiler_fingerprint() -> str:
-    """What stands for the code that compiles, and for the core that its code calls."""
-    digest = hashlib.sha256(_C.file_stamps(_sources()))
-    core = os.stat(_C.__file__)
-    return f"{_C.version} core {core.st_size} {core.st_mtime_ns} compiler {digest.hexdigest()}"
 
 
 @cache
@@ -68,7 +39,7 @@ def key_of(module: str, options: JitOptions, gpu: str = "") -> str:
             "hlo": module,
             "options": _codegen_text(options),
             "processor": gpu or processor(),
-            "compiler": _compiler_fingerprint(),
+            "compiler": compiler_fingerprint(),
         }
     )
 
@@ -95,7 +66,7 @@ class DiskCache(DiskFolder):
 
     def __init__(self, folder: str, limit: int) -> None:
         super().__init__(folder, limit)
-        _sources()  # read by the time that a program is recorded
+        compiler_sources()  # read by the time that a program is recorded
 
     def load(self, key: str, name: str, options: JitOptions, *, only_sound: bool = False) -> AnyExecutable | None:
         """The executable of that key, with its code in memory; None if there is none that is sound.

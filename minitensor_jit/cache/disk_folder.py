@@ -10,14 +10,14 @@ somebody else, or that others can write to, is refused.
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import logging
 import os
-import stat
 import time
 from dataclasses import dataclass
 
+from minitensor._kept_plans import read_private as read_file
+from minitensor._kept_plans import why_untrusted
 from minitensor_jit.errors import CacheDirectoryError
 
 __all__ = ["DiskCounts", "DiskFolder", "private_folder", "read_file"]
@@ -84,6 +84,10 @@ class DiskFolder:
         """Keep what is no code, as an executable is kept."""
         body = hashlib.sha256(key.encode()).digest() + kept
         self._write(self._path(key, _BYTES_SUFFIX), _BYTES_MAGIC + hashlib.sha256(body).digest() + body)
+
+    def store_as(self, path: str, kept: bytes) -> None:
+        """Keep bytes in a file that others know how to find."""
+        self._write(path, kept)
 
     def _write(self, path: str, data: bytes) -> None:
         if self._stopped or len(data) > self.limit:
@@ -165,47 +169,10 @@ def private_folder(folder: str) -> None:
         os.makedirs(parent, exist_ok=True)
         with contextlib.suppress(FileExistsError):
             os.mkdir(folder, 0o700)
-        info = os.stat(folder)
+        problem = why_untrusted(folder)
     except OSError as error:
         raise CacheDirectoryError(
             error.errno or 0, f"can't use the folder of --persistent_cache_directory: {error.strerror or error}", folder
         ) from error
-    problem = ""
-    if not stat.S_ISDIR(info.st_mode):
-        problem = "it is not a folder"
-    elif info.st_uid != os.geteuid():
-        problem = f"it belongs to user {info.st_uid}"
-    elif info.st_mode & 0o022:
-        problem = f"others can write to it (mode {stat.S_IMODE(info.st_mode):04o}; chmod 700 makes it private)"
-    elif (above := _replaceable(folder)) is not None:
-        problem = f"anybody can put another one in its place (mode of {above})"
     if problem:
         raise CacheDirectoryError(1, f"compiled code is not loaded from the folder, because {problem}", folder)
-
-
-def _replaceable(folder: str) -> str | None:
-    """A folder above in which anybody can rename what is not his."""
-    while (folder := os.path.dirname(folder)) != os.sep:
-        mode = os.stat(folder).st_mode
-        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-            return folder
-    return None
-
-
-def read_file(path: str) -> bytes:
-    """A file's bytes. A link is not followed: it could lead to a file of somebody else's.
-
-    What is no file, a pipe say, is not waited for.
-    """
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        info = os.fstat(handle)
-        if not stat.S_ISREG(info.st_mode):
-            raise OSError(errno.EINVAL, "it is not a regular file", path)
-        if info.st_uid != os.geteuid() or info.st_mode & 0o022:
-            raise PermissionError(errno.EPERM, "others can write to the entry", path)
-    except BaseException:
-        os.close(handle)
-        raise
-    with open(handle, "rb") as file:
-        return file.read()

@@ -41,11 +41,10 @@ def submit(number: int, signature: bytes, described: Any) -> bool:
         return False
     try:
         private_folder(program.folder)
-        flags = os.environ.get("MT_JIT_FLAGS", "")
         path = os.path.join(program.folder, f".{os.getpid()}-{next(_numbers)}-job.tmp")
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with open(handle, "wb") as file:
-            pickle.dump((flags, program.folder, signature, described), file, protocol=5)
+            pickle.dump((program.flags, program.folder, signature, described), file, protocol=5)
     except (OSError, CacheDirectoryError):
         return False
     line = f"{number} {path}\n".encode()

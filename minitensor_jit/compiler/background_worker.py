@@ -10,16 +10,17 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from minitensor import _C, _programs
+from minitensor import _C, _kept_plans
 from minitensor_jit.cache.disk_folder import read_file
-from minitensor_jit.cache.plan_store import PlanStore
+from minitensor_jit.cache.processor import processor
 from minitensor_jit.clustering.pipeline import cluster
 from minitensor_jit.compiler.background_process import JOBS, REPLIES
-from minitensor_jit.compiler.compiler import Compiler, no_collections
+from minitensor_jit.compiler.compiler import Compiler, no_collections, noting_executables
 from minitensor_jit.compiler.launcher import Launcher
 from minitensor_jit.compiler.plan_builder import PlanBuilder
 from minitensor_jit.compiler.trace_to_graph import RecordedTrace
 from minitensor_jit.flags import parse_flags
+from minitensor_jit.ir.library import ELEMENTWISE_PREFIX
 
 __all__ = ["compile_job", "serve"]
 
@@ -41,19 +42,19 @@ class _Bench:
         self.launcher = Launcher(Compiler(working))
         assert self.launcher.disk is not None
         self.launcher.disk.makes = False  # a program that takes its folder away when it ends leaves nothing
-        self.plans = PlanStore(self.launcher.disk, self.options)
 
 
 _benches: dict[tuple[str, str], _Bench] = {}
 
 
-def compile_job(flags: str, folder: str, signature: bytes, described: Any) -> bool:
-    """Compile a trace, and keep its plan and code in the folder; False if there is nothing to be launched."""
+def compile_job(flags: str, path: str, signature: bytes, described: Any) -> bool:
+    """Compile a trace, and keep its plan and code in a file; False if there is nothing to be launched."""
+    folder = os.path.dirname(path)
     bench = _benches.get((flags, folder))
     if bench is None:
         bench = _benches[flags, folder] = _Bench(flags, folder)
     nodes, leaves, scalars = described
-    with no_collections():
+    with no_collections(), noting_executables() as used:
         trace = RecordedTrace(nodes, leaves, scalars, "trace")
         result = cluster(trace.graph, bench.options)
         builder = PlanBuilder(trace, result, bench.launcher.options, None, bench.launcher)
@@ -63,8 +64,16 @@ def compile_job(flags: str, folder: str, signature: bytes, described: Any) -> bo
         counts = [len(node[3]) for node in nodes]
         returned: tuple[Any, ...] = (steps, deferred, checks, None, False, None)
         plan = _C.plan_bytes(counts, len(leaves), len(scalars), returned)
-        bench.plans.store(signature, plan, builder.modules)
-    return True
+    objects = []
+    for module in builder.modules:
+        executable = used[module]
+        loops = (symbol.removeprefix(ELEMENTWISE_PREFIX).rpartition(".") for symbol in executable.imports)
+        imports = [(symbol, name, dtype) for symbol, (name, _, dtype) in zip(executable.imports, loops, strict=True)]
+        objects.append((executable.object_code, imports))
+    disk = bench.launcher.disk
+    assert disk is not None
+    disk.store_as(path, _kept_plans.encode(flags, processor(), signature, plan, objects))
+    return os.path.exists(path)
 
 
 def serve() -> None:
@@ -78,9 +87,7 @@ def serve() -> None:
         if newline:
             waiting = rest
             number, path = line.split(b" ", 1)
-            done = _do(os.fsdecode(path))
-            if done:
-                _programs.mark(os.path.dirname(os.fsdecode(path)), int(number))
+            done = _do(int(number), os.fsdecode(path))
             try:
                 os.write(REPLIES, struct.pack("=QQ", int(number), done))
             except OSError:
@@ -93,10 +100,10 @@ def serve() -> None:
             deadline = time.monotonic() + _LAST_SECONDS
 
 
-def _do(path: str) -> bool:
+def _do(number: int, path: str) -> bool:
     try:
-        job = pickle.loads(read_file(path))
-        return compile_job(*job)
+        flags, folder, signature, described = pickle.loads(read_file(path))
+        return compile_job(flags, _kept_plans.path_of(folder, number), signature, described)
     except Exception:  # its ops go on to run one by one
         return False
     finally:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from minitensor import _C
-from minitensor_jit.api import current_compiler
 from minitensor_jit.functions.arguments import flatten
 from minitensor_jit.state.observer import Observer
 
@@ -50,7 +49,6 @@ def programs() -> Any:
 
 def record(compiled: Any, step: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     """Return ``step(*args)``, which is recorded, and keep its program if it can be."""
-    current_compiler()
     result, guards = _C.observed(_StepObserver(args[0]), step, args, {})
     tensors, structure = flatten(result)
     compiled.finish((), tuple(tensors), structure, guards)

@@ -13,7 +13,7 @@ import pytest
 from test_policy import SECOND, Clock, program
 
 import minitensor as mt
-from minitensor import _C, _programs
+from minitensor import _C, _kept_plans, _programs
 from minitensor_jit.compiler import background_process, background_worker
 
 ROOT = str(Path(mt.__file__).parent.parent)
@@ -78,7 +78,7 @@ def test_a_helper_compiles_and_the_next_process_starts_compiled(script, tmp_path
     folder = cache / "minitensor"
     assert folder.stat().st_mode & 0o777 == 0o700
     kept = {path.suffix for path in folder.iterdir() if not path.name.startswith(".")}
-    assert kept == {".mto", ".mtp", ".mtr", ".mtd"}
+    assert kept == {".mto", ".mtr", ".mtd"}
     again, begins, compiled, modules = run(script, cache, STEPS="60")
     # The first step begins where x is made.
     assert (again, begins[1:], compiled, modules) == (value, "R" * 11, "True", "[]")
@@ -268,17 +268,19 @@ def test_what_an_earlier_process_asked_for_is_taken_when_it_is_there(tmp_path, m
     try:
         assert _C.learn_of_runs(known, str(tmp_path))
         if marked == "before":
-            _programs.mark(str(tmp_path), jobs[0][0])
+            Path(_kept_plans.path_of(str(tmp_path), jobs[0][0])).touch()
         with with_helper(clock) as (jobs_again, _, _close), compiler_that(recalls.append):
             modes = steps(clock, 10)
             if marked == "later":
                 assert recalls == []
                 assert not any(modes[1:])
-                _programs.mark(str(tmp_path), jobs[0][0])
+                Path(_kept_plans.path_of(str(tmp_path), jobs[0][0])).touch()
                 clock.now += SECOND
                 steps(clock, 10)
-        assert jobs_again == []
-        assert recalls[0] == jobs[0][1]
+            steps(clock, 10)
+        assert recalls == [jobs[0][1]]
+        # It is there, but of no use: this process asks for it once.
+        assert [job[:2] for job in jobs_again] == [jobs[0][:2]]
     finally:
         assert _C.learn_of_runs(None)
 
@@ -298,6 +300,51 @@ def compiler_that(notes):
         _C.set_compile_hook(api._plan, api._recall)
 
 
+# ---- what it leaves
+
+
+def test_a_kept_plan_is_for_its_origin_alone(tmp_path, monkeypatch):
+    """Nothing is taken from a file that was cut short, changed or renamed, or is for anything else."""
+    path = tmp_path / "0.mtd"
+    loop = ("mt.elementwise.erfinv.f32", "erfinv", "f32")
+    good = _kept_plans.encode("flags", "processor", b"signature", b"plan", [(b"code", [loop])])
+
+    def load(data=good, flags="flags", processor="processor", signature=b"signature"):
+        path.write_bytes(data)
+        path.chmod(0o600)
+        return _kept_plans.load(str(path), flags, processor, signature)
+
+    plan, ((code, addresses),) = load()
+    assert (plan, code, list(addresses)) == (b"plan", b"code", ["mt.elementwise.erfinv.f32"])
+    assert addresses["mt.elementwise.erfinv.f32"] == _C.elementwise_loop("erfinv", "f32")[0]
+    for bad in (b"", good[:-1], good + b"x", good[:60] + bytes([good[60] ^ 1]) + good[61:]):
+        assert load(bad) is None
+    assert load(flags="others") is None
+    assert load(processor="another") is None
+    assert load(signature=b"another") is None
+    with monkeypatch.context() as patch:
+        patch.setattr(_kept_plans, "compiler_fingerprint", lambda: "another compiler")
+        assert load() is None
+    assert load() is not None
+    path.chmod(0o666)
+    assert _kept_plans.load(str(path), "flags", "processor", b"signature") is None
+    path.unlink()
+    path.symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere").write_bytes(good)
+    assert _kept_plans.load(str(path), "flags", "processor", b"signature") is None
+
+
+def test_a_kept_plan_that_is_of_no_use_is_learnt_anew(script, tmp_path):
+    cache = tmp_path / "cache"
+    value, *_ = run(script, cache)
+    kept = list((cache / "minitensor").glob("*.mtd"))
+    assert kept
+    for path in kept:
+        path.write_bytes(path.read_bytes()[:-1])
+    again, _, compiled, modules = run(script, cache)
+    assert (again, compiled, modules) == (value, "True", "[]")
+
+
 # ---- the helper
 
 
@@ -307,9 +354,9 @@ def test_the_helper_survives_what_is_no_job(tmp_path):
         path = tmp_path / "job"
         path.write_bytes(text)
         path.chmod(0o600)
-        assert background_worker._do(str(path)) is False
+        assert background_worker._do(1, str(path)) is False
         assert not path.exists()
-    assert background_worker._do(str(tmp_path / "missing")) is False
+    assert background_worker._do(1, str(tmp_path / "missing")) is False
 
 
 def test_plan_bytes_checks_what_it_is_given():

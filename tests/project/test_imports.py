@@ -24,6 +24,7 @@ CSRC = [
 MINITENSOR = [
     ["_C", "_forks", "_lazy", "_warning", "futures", "signal", "step_stats", "testing"],
     ["profile_events"],
+    ["_kept_plans"],
     ["_checked", "_copying", "_foreach", "_hooks", "_programs", "_public_names", "_return_types", "_tensor_str"],
     ["futures", "_torch_function", "amp", "creation", "dtypes", "functional", "masked", "multiprocessing", "settings"],
     ["ops", "return_types", "storage", "timeline", "typed_tensors"],

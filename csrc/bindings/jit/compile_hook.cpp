@@ -16,6 +16,7 @@ namespace {
 
 PyObject* g_compile = nullptr;
 PyObject* g_recall = nullptr;
+PyObject* g_kept = nullptr;
 PyObject* g_submit = nullptr;
 
 PyObject* value_ref(ValueRef value) {
@@ -281,6 +282,18 @@ std::shared_ptr<Plan> recall(Trace& trace) {
     return found.get() == Py_None ? nullptr : plan_from_disk(trace, found.get());
 }
 
+// What a helper has kept for a run of the program; else what the compiler, if it is loaded, finds on disk.
+std::shared_ptr<Plan> recall_run(Trace& trace, uint64_t number) {
+    if (g_kept) {
+        PyRef recaller = PyRef::borrow(g_kept), signature = lasting_signature(trace);
+        PyRef question = checked(Py_BuildValue("(KO)", static_cast<unsigned long long>(number), signature.get()));
+        PyRef found = ask(trace, recaller.get(), question.get());
+        if (found.get() != Py_None)
+            if (std::shared_ptr<Plan> plan = plan_from_disk(trace, found.get())) return plan;
+    }
+    return g_recall ? recall(trace) : nullptr;
+}
+
 bool submit(const Trace& trace, uint64_t number) {
     PyRef submitter = PyRef::borrow(g_submit), signature = lasting_signature(trace), described = describe(trace);
     PyRef question = checked(
@@ -306,7 +319,13 @@ PyObject* py_set_compile_hook(PyObject*, PyObject* args) {
     Py_XSETREF(g_compile, Py_NewRef(compiler));
     Py_XSETREF(g_recall, Py_NewRef(recaller));
     compile_hook = compile;
-    recall_hook = recall;
+    recall_hook = recall_run;
+    Py_RETURN_NONE;
+}
+
+PyObject* py_set_recall_hook(PyObject*, PyObject* recaller) {
+    Py_XSETREF(g_kept, recaller == Py_None ? nullptr : Py_NewRef(recaller));
+    recall_hook = recall_run;
     Py_RETURN_NONE;
 }
 
@@ -344,6 +363,9 @@ PyMethodDef functions[] = {
     {"set_submit_hook", method<py_set_submit_hook>(), METH_O,
      "set_submit_hook(f | None): f(number, signature, (nodes, leaves, scalars)) has another process compile a trace, "
      "and returns whether it will."},
+    {"set_recall_hook", method<py_set_recall_hook>(), METH_O,
+     "set_recall_hook(f | None): f(number, signature) -> (plan, [(entry, what keeps the code)], name) or None: what "
+     "another process has compiled for a run of this program."},
     {"plan_bytes", method<py_plan_bytes>(), METH_VARARGS,
      "plan_bytes(results of each node, leaves, scalars, plan) -> the plan as bytes that a recalled one is made of."},
     {"set_compile_hook", method<py_set_compile_hook>(), METH_VARARGS,
