@@ -1,4 +1,4 @@
-"""Derive the polynomials of ``csrc/kernels/cpu/math/functions.h`` and ``minitensor_jit/codegen/math.py``.
+"""Derive the polynomials of ``csrc/kernels/cpu/math/functions.h`` and ``minitensor_jit/codegen/emitter/math.py``.
 
 Each is a weighted minimax fit (Remez exchange on a dense grid, 70-digit arithmetic), rounded to the target format.
 Prints the coefficients from the lowest order up, and the largest relative error of the function as a power of two::

@@ -6,9 +6,9 @@ from ..ir.module import Computation, Instruction, Module
 from ..ir.narrow import NARROW
 from ..ir.opcode import Trait, is_elementwise, opcodes_with
 from ..ir.shape import Shape
-from .elementwise import supports
+from .emitter.elementwise import supports
+from .emitter.types import PARTS, REGISTER
 from .errors import CompileError
-from .types import PARTS, REGISTER
 
 __all__ = ["check_module"]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from .errors import CompileError
-from .index import AffineExpr, Space
-from .indexing import accesses
+from .indexing.index import AffineExpr, Space
+from .indexing.movement import accesses
 from .kernel_spec import KernelSpec, Root, element_cost, reachable
 from .reduction import Reduction, column_blocks
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ..ir.evaluate.custom_calls import find_custom_call
 from ..ir.module import Instruction, Module
-from ..ir.printer import print_module
 from ..ir.shape import Shape
+from ..ir.text.printer import print_module
 from .errors import CompileError
 from .kernel_spec import KernelSpec
 

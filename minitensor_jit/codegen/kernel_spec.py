@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
-from ..ir.cost_analysis import cost_of
+from ..ir.analysis.cost_analysis import cost_of
 from ..ir.module import Computation, Instruction, Module
 from ..ir.opcode import is_elementwise
 from ..ir.size import hint
 from ..runtime.buffer_assignment import Location
-from .elementwise import COST
+from .emitter.elementwise import COST
 
 __all__ = [
     "Binding",

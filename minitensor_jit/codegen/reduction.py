@@ -17,10 +17,10 @@ from ..ir.reduction import (
     reduction_kind,
 )
 from ..ir.size import NotSymbolic, Size
-from .elementwise import combine
-from .index import AffineExpr, Index, Space
-from .llvm import Builder, Value, vector
-from .types import MEMORY, dtype_constant
+from .emitter.elementwise import combine
+from .emitter.types import MEMORY, dtype_constant
+from .indexing.index import AffineExpr, Index, Space
+from .llvm.ir_text import Builder, Value, vector
 
 __all__ = ["LANES", "Reduction", "column_blocks", "fold_lanes", "fold_vectors", "reductions", "row_blocks"]
 

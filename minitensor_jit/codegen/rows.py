@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 from ..ir.module import Instruction
 from .errors import CompileError
-from .index import AffineExpr, Index, Space
-from .indexing import accesses, operand_indices
+from .indexing.index import AffineExpr, Index, Space
+from .indexing.movement import accesses, operand_indices
+from .indexing.space import refine
 from .kernel_spec import KernelSpec, Root, element_cost, reachable
 from .reduction import Reduction, row_blocks
-from .space import refine
 
 __all__ = ["Rows"]
 

@@ -13,8 +13,8 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Protocol, TypeAlias
 
-from ..ir.fingerprint import fingerprint
-from ..ir.flat import FlatPart
+from ..ir.analysis.fingerprint import fingerprint
+from ..ir.analysis.flat import FlatPart
 from ..ir.infer.structured import branches
 from ..ir.module import Computation, Instruction, Module
 from ..ir.opcode import Trait, opcodes_with

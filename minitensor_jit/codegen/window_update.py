@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ..ir.module import Instruction
-from .index import AffineExpr, Space
-from .indexing import accesses
+from .indexing.index import AffineExpr, Space
+from .indexing.movement import accesses
+from .indexing.space import Nest, refine
 from .kernel_spec import KernelSpec, element_cost, reachable
-from .space import Nest, refine
 
 __all__ = ["WindowUpdate", "updates_a_window"]
 

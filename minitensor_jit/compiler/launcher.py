@@ -31,8 +31,8 @@ from minitensor_jit.inspect.refusal_row import RefusalRow
 from minitensor_jit.inspect.report import Report
 from minitensor_jit.inspect.run_record import Predicted, recording
 from minitensor_jit.inspect.stages import Stages, pictures_for, stages_for
-from minitensor_jit.ir.printer import print_module
 from minitensor_jit.ir.size import Sizes, value_of
+from minitensor_jit.ir.text.printer import print_module
 from minitensor_jit.log import log
 from minitensor_jit.lowering.lower import LoweredCluster, lower_cluster, rounds_products
 from minitensor_jit.runtime.executable import AnyExecutable, Executable

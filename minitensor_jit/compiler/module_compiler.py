@@ -11,7 +11,7 @@ from minitensor import _C
 from minitensor_jit.flags import JitOptions
 from minitensor_jit.inspect.stages import Stages
 from minitensor_jit.ir.module import Module
-from minitensor_jit.ir.printer import print_module
+from minitensor_jit.ir.text.printer import print_module
 from minitensor_jit.log import log, talks
 from minitensor_jit.lowering.lower import LoweredCluster
 from minitensor_jit.runtime.executable import AnyExecutable
@@ -120,7 +120,7 @@ def generate(
     except VerificationError:
         if not pipeline.verify and text and device == "cpu":
             # Once more, verified after every pass: that names the wrong one.
-            from minitensor_jit.ir.parser import parse_module
+            from minitensor_jit.ir.text.parser import parse_module
 
             run_pipeline(parse_module(text), replace(pipeline, verify=True, on_pass=None))
         raise

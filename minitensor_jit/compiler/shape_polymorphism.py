@@ -15,8 +15,8 @@ from minitensor_jit.compiler.compiled_cluster import Ready
 from minitensor_jit.compiler.dynamic_shapes import Family, Place, Template, family_key, generalise, sizes_are_symbols
 from minitensor_jit.flags import JitOptions
 from minitensor_jit.inspect.report import Report
-from minitensor_jit.ir.printer import print_module
 from minitensor_jit.ir.size import NotSymbolic, SizeContext, Sizes
+from minitensor_jit.ir.text.printer import print_module
 from minitensor_jit.log import log
 from minitensor_jit.lowering.lower import LoweredCluster, lower_cluster
 from minitensor_jit.runtime.executable import AnyExecutable

@@ -18,10 +18,10 @@ from minitensor_jit.compiler.module_compiler import compiler_of, pipeline_option
 from minitensor_jit.compiler.plan_builder import PlanBuilder
 from minitensor_jit.compiler.trace_to_graph import RecordedTrace
 from minitensor_jit.flags import JitOptions
-from minitensor_jit.ir.cost_analysis import Cost, cost_of
-from minitensor_jit.ir.graphviz import print_dot
+from minitensor_jit.ir.analysis.cost_analysis import Cost, cost_of
 from minitensor_jit.ir.module import Module
-from minitensor_jit.ir.printer import print_module
+from minitensor_jit.ir.text.graphviz import print_dot
+from minitensor_jit.ir.text.printer import print_module
 from minitensor_jit.lowering.lower import LoweredCluster, lower_cluster
 from minitensor_jit.passes.pipeline import run_pipeline
 from minitensor_jit.runtime.executable import AnyExecutable

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from minitensor_jit.ir.module import Computation, Instruction, Module
-from minitensor_jit.ir.printer import print_instruction, print_module, short
+from minitensor_jit.ir.text.printer import print_instruction, print_module, short
 
 __all__ = ["ComputationRow", "InstructionRow", "ModuleRecord", "Stage"]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from minitensor_jit.clustering.graph import Source
-from minitensor_jit.ir.cost_analysis import work_of
+from minitensor_jit.ir.analysis.cost_analysis import work_of
 from minitensor_jit.ir.decision import Code
 from minitensor_jit.ir.module import Instruction
 from minitensor_jit.ir.refusal import Refusal

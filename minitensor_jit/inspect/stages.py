@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from minitensor_jit.flags import STANDARD_OUTPUT, JitOptions
 from minitensor_jit.inspect.dump import Dumper, ModuleDump
 from minitensor_jit.inspect.module_record import ModuleRecord
-from minitensor_jit.ir.graphviz import print_dot
 from minitensor_jit.ir.module import Module
-from minitensor_jit.ir.printer import print_module
+from minitensor_jit.ir.text.graphviz import print_dot
+from minitensor_jit.ir.text.printer import print_module
 
 __all__ = ["HloPictures", "Stages", "pictures_for", "stages_for"]
 

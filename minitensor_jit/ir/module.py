@@ -1,7 +1,7 @@
 """Modules, computations and instructions: the graph that every pass reads and rewrites.
 
 A computation keeps its instructions in a topological order: operands stand before their users. Instructions are
-compared by identity; `minitensor_jit.ir.equal` compares structure.
+compared by identity; `minitensor_jit.ir.analysis.equal` compares structure.
 """
 
 from __future__ import annotations
@@ -390,7 +390,7 @@ class Module:
         return changed
 
     def __str__(self) -> str:
-        from .printer import print_module
+        from .text.printer import print_module
 
         return print_module(self)
 

@@ -10,7 +10,7 @@ from .infer.infer_shape import broken_rules
 from .module import CALLED, Computation, Instruction, Module
 from .opcode import ANYWHERE, OPCODES
 from .shape import Shape
-from .text import is_identifier
+from .text.syntax import is_identifier
 
 __all__ = ["VerificationError", "Violation", "check", "verify"]
 

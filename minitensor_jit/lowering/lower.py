@@ -13,7 +13,7 @@ from minitensor_jit.ir.kernel_call import DTypeParam, Param
 from minitensor_jit.ir.module import Instruction, Metadata, Module
 from minitensor_jit.ir.shape import Shape
 from minitensor_jit.ir.size import is_one
-from minitensor_jit.ir.text import as_identifier
+from minitensor_jit.ir.text.syntax import as_identifier
 from minitensor_jit.lowering.call import RecordedCall, can_fail, loop_dtype, why_not_lowered
 from minitensor_jit.lowering.context import BoundsCheck, Lowering, number_of
 from minitensor_jit.lowering.extension import lower_extension

@@ -10,31 +10,31 @@ from ..ir.module import Module
 from ..ir.refusal import Refusal
 from ..ir.verifier import check
 from .algebraic_simplifier import AlgebraicSimplifier
-from .all_reduce_combiner import AllReduceCombiner
 from .call_inliner import CallInliner
-from .collective_order import CollectiveOrder
+from .collectives.all_reduce_combiner import AllReduceCombiner
+from .collectives.collective_order import CollectiveOrder
 from .common_subexpression_elimination import CommonSubexpressionElimination
 from .conditional_simplifier import ConditionalSimplifier
 from .constant_folding import ConstantFolding
 from .convolution_canonicalization import ConvolutionCanonicalization
 from .dead_code_elimination import DeadCodeElimination
 from .expander import Expander
-from .fusion import Fusion
-from .horizontal_loop_fusion import HorizontalLoopFusion
+from .fusion.fusion import Fusion
+from .fusion.horizontal_loop_fusion import HorizontalLoopFusion
+from .fusion.output_fusion import OutputFusion
+from .fusion.row_fusion import RowFusion
 from .layout_assignment import LayoutAssignment
 from .loop_calls import LoopCalls
 from .memory_scheduler import MemoryScheduler
 from .narrow_products import NarrowProducts
 from .narrow_types import NarrowTypes
-from .output_fusion import OutputFusion
 from .pass_manager import Pass, PassHook, PassManager
 from .reduce_precision import ReducePrecision
-from .row_fusion import RowFusion
 from .row_gather_rewriter import RowGatherRewriter
 from .simplify import ALL_RULES, FAST_MATH_RULES
 from .tensor_float import TensorFloat32
-from .while_loop_invariant_code_motion import WhileLoopInvariantCodeMotion
-from .while_loop_unroller import WhileLoopUnroller
+from .while_loops.while_loop_invariant_code_motion import WhileLoopInvariantCodeMotion
+from .while_loops.while_loop_unroller import WhileLoopUnroller
 
 __all__ = ["PASSES", "STAGES", "PipelineOptions", "pipeline", "run_pipeline", "stages"]
 

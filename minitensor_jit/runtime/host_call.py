@@ -18,8 +18,8 @@ from minitensor import _C
 
 from ..ir.evaluate.evaluator import evaluate
 from ..ir.module import Module
-from ..ir.parser import parse_module
 from ..ir.shape import Shape, leaves
+from ..ir.text.parser import parse_module
 from .exchange import exchange_of
 
 __all__ = ["run"]

@@ -23,8 +23,8 @@ from ..ir.evaluate.control import chosen_branch, turns_of_loops
 from ..ir.evaluate.evaluator import evaluate, evaluate_instruction, flat
 from ..ir.infer.structured import branches
 from ..ir.module import Computation, Instruction, Module
-from ..ir.printer import print_module
 from ..ir.shape import Shape
+from ..ir.text.printer import print_module
 from ..passes.pass_manager import Pass
 from ..passes.pipeline import pipeline
 from .module_files import add_input_arguments, arguments_of, compile_and_run, mismatch, read_module

@@ -14,10 +14,10 @@ from ..codegen.cpu.compiler import compile_module
 from ..inspect.report_page.packing import is_module_name, module_text
 from ..ir.module import Computation, Instruction, Module
 from ..ir.narrow import wide_array
-from ..ir.parser import parse_module
 from ..ir.shape import BFLOAT16, AnyShape, TupleShape, dtype_of
 from ..ir.small_types import SMALL_FLOATS
 from ..ir.testing import random_arguments
+from ..ir.text.parser import parse_module
 from ..ir.verifier import check
 from ..runtime.run_arrays import run_on_arrays
 

@@ -14,10 +14,10 @@ from typing import Final
 from ..codegen.cpu.compiler import compile_module
 from ..codegen.errors import CompileError
 from ..inspect.report_page.packing import NotAReportError
-from ..ir.graphviz import print_dot
 from ..ir.module import Module
-from ..ir.parser import ParseError, parse_module
-from ..ir.printer import print_module
+from ..ir.text.graphviz import print_dot
+from ..ir.text.parser import ParseError, parse_module
+from ..ir.text.printer import print_module
 from ..ir.verifier import VerificationError, check
 from ..passes.pass_manager import Pass, PassManager
 from ..passes.pipeline import PASSES, pipeline

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from runtime_table import check
 
-from minitensor_jit.codegen.elementwise import ELEMENTWISE
+from minitensor_jit.codegen.emitter.elementwise import ELEMENTWISE
 from minitensor_jit.ir.builder import Builder
 from minitensor_jit.ir.opcode import OPCODES
 from minitensor_jit.ir.shape import Shape

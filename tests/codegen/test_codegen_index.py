@@ -3,12 +3,12 @@ import random
 import numpy as np
 
 from minitensor_jit.codegen.cpu.compiler import compile_module
-from minitensor_jit.codegen.index import AffineExpr, FloorDiv, Space, Var
-from minitensor_jit.codegen.indexing import accesses
-from minitensor_jit.codegen.space import Nest, refine
+from minitensor_jit.codegen.indexing.index import AffineExpr, FloorDiv, Space, Var
+from minitensor_jit.codegen.indexing.movement import accesses
+from minitensor_jit.codegen.indexing.space import Nest, refine
 from minitensor_jit.ir.builder import Builder
-from minitensor_jit.ir.parser import parse_module
 from minitensor_jit.ir.shape import Shape
+from minitensor_jit.ir.text.parser import parse_module
 from minitensor_jit.passes.pipeline import run_pipeline
 from minitensor_jit.runtime.run_arrays import run_on_arrays
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from runtime_table import check
 
-from minitensor_jit.codegen.cpu import loop_kernel
+from minitensor_jit.codegen.cpu.kernels import loop_kernel
 from minitensor_jit.ir.shape import Shape
 
 

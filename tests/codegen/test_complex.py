@@ -8,9 +8,9 @@ from minitensor_jit.codegen.errors import CompileError
 from minitensor_jit.ir.builder import Builder
 from minitensor_jit.ir.evaluate.evaluator import evaluate
 from minitensor_jit.ir.infer.infer_shape import ShapeError
-from minitensor_jit.ir.parser import parse_module
 from minitensor_jit.ir.shape import Shape
 from minitensor_jit.ir.testing import random_arguments, random_array, random_module, same_bits
+from minitensor_jit.ir.text.parser import parse_module
 from minitensor_jit.passes.pipeline import run_pipeline
 
 ISAS = ("", "avx2", "baseline")

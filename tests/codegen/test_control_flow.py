@@ -7,8 +7,8 @@ from runtime_table import agree, compile_and_run
 from minitensor_jit.codegen.cpu.compiler import compile_module
 from minitensor_jit.ir.evaluate.custom_calls import register_custom_call
 from minitensor_jit.ir.evaluate.evaluator import evaluate
-from minitensor_jit.ir.parser import parse_module
 from minitensor_jit.ir.testing import random_arguments
+from minitensor_jit.ir.text.parser import parse_module
 from minitensor_jit.passes.pipeline import PipelineOptions, run_pipeline
 from minitensor_jit.runtime.run_arrays import run_on_arrays
 

@@ -9,18 +9,18 @@ from runtime_table import Runtime, run
 import minitensor as mt
 from minitensor.nn import functional as F
 from minitensor_jit.codegen.cpu.compiler import Options, compile_module
+from minitensor_jit.ir.analysis.equal import difference
 from minitensor_jit.ir.builder import Builder
-from minitensor_jit.ir.equal import difference
 from minitensor_jit.ir.evaluate.evaluator import evaluate
-from minitensor_jit.ir.parser import parse_module
-from minitensor_jit.ir.printer import print_module
 from minitensor_jit.ir.shape import Shape
+from minitensor_jit.ir.text.parser import parse_module
+from minitensor_jit.ir.text.printer import print_module
 from minitensor_jit.ir.verifier import check
 from minitensor_jit.ir.window import Window, WindowDim
-from minitensor_jit.passes import output_fusion
 from minitensor_jit.passes.convolution_canonicalization import canonical
-from minitensor_jit.passes.fusion import Fusion
-from minitensor_jit.passes.output_fusion import OutputFusion
+from minitensor_jit.passes.fusion import output_fusion
+from minitensor_jit.passes.fusion.fusion import Fusion
+from minitensor_jit.passes.fusion.output_fusion import OutputFusion
 from minitensor_jit.passes.pass_manager import PassManager
 from minitensor_jit.passes.pipeline import run_pipeline
 from minitensor_jit.runtime.run_arrays import run_on_arrays

@@ -10,8 +10,8 @@ from minitensor_jit.codegen.cpu.compiler import Options, compile_module
 from minitensor_jit.ir.builder import Builder
 from minitensor_jit.ir.evaluate.evaluator import evaluate
 from minitensor_jit.ir.shape import Shape
-from minitensor_jit.passes.fusion import Fusion
-from minitensor_jit.passes.output_fusion import OutputFusion
+from minitensor_jit.passes.fusion.fusion import Fusion
+from minitensor_jit.passes.fusion.output_fusion import OutputFusion
 from minitensor_jit.passes.pass_manager import PassManager
 from minitensor_jit.runtime.run_arrays import run_on_arrays
 

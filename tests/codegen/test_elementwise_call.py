@@ -10,8 +10,8 @@ from minitensor_jit.ir.builder import Builder
 from minitensor_jit.ir.evaluate.evaluator import evaluate
 from minitensor_jit.ir.infer.infer_shape import ShapeError
 from minitensor_jit.ir.library import find_loop
-from minitensor_jit.ir.parser import parse_module
 from minitensor_jit.ir.shape import Shape
+from minitensor_jit.ir.text.parser import parse_module
 from minitensor_jit.passes.pipeline import run_pipeline
 from minitensor_jit.runtime.loaded_code import LoadedCode
 

@@ -6,17 +6,17 @@ from runtime_table import Runtime, agree, run, values
 
 import minitensor as mt
 from minitensor_jit.codegen.cpu.compiler import Options, compile_module
+from minitensor_jit.ir.analysis.equal import difference
+from minitensor_jit.ir.analysis.flat import flat_part, flat_parts
 from minitensor_jit.ir.builder import Builder
-from minitensor_jit.ir.equal import difference
 from minitensor_jit.ir.evaluate.evaluator import evaluate
-from minitensor_jit.ir.flat import flat_part, flat_parts
-from minitensor_jit.ir.parser import parse_module
-from minitensor_jit.ir.printer import print_module
 from minitensor_jit.ir.shape import Shape
+from minitensor_jit.ir.text.parser import parse_module
+from minitensor_jit.ir.text.printer import print_module
 from minitensor_jit.ir.verifier import check
-from minitensor_jit.passes import horizontal_loop_fusion
-from minitensor_jit.passes.fusion import Fusion
-from minitensor_jit.passes.horizontal_loop_fusion import HorizontalLoopFusion
+from minitensor_jit.passes.fusion import horizontal_loop_fusion
+from minitensor_jit.passes.fusion.fusion import Fusion
+from minitensor_jit.passes.fusion.horizontal_loop_fusion import HorizontalLoopFusion
 from minitensor_jit.passes.memory_scheduler import peak_bytes
 from minitensor_jit.passes.pass_manager import PassManager
 from minitensor_jit.passes.pipeline import pipeline

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from runtime_table import agree, compile_and_run, values
 
-from minitensor_jit.codegen.cpu import row_per_lane
+from minitensor_jit.codegen.cpu.kernels import row_per_lane
 from minitensor_jit.ir.evaluate.evaluator import evaluate
-from minitensor_jit.ir.parser import parse_module
 from minitensor_jit.ir.shape import Shape
+from minitensor_jit.ir.text.parser import parse_module
 
 MODULE = """HloModule kept
 

@@ -9,9 +9,9 @@ from minitensor_jit.codegen.errors import CompileError
 from minitensor_jit.ir.builder import Builder
 from minitensor_jit.ir.evaluate.evaluator import evaluate
 from minitensor_jit.ir.kernel_call import DTypeParam, KernelCall, words_of
-from minitensor_jit.ir.parser import parse_module
 from minitensor_jit.ir.shape import Shape
 from minitensor_jit.ir.testing import same_bits
+from minitensor_jit.ir.text.parser import parse_module
 from minitensor_jit.passes.pipeline import run_pipeline
 
 X = np.random.default_rng(0).normal(size=(6, 40)).astype(np.float32)

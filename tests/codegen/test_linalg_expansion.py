@@ -8,7 +8,7 @@ import pytest
 import minitensor as mt
 from minitensor_jit.codegen.cpu.compiler import compile_module
 from minitensor_jit.ir.evaluate.evaluator import evaluate
-from minitensor_jit.ir.parser import parse_module
+from minitensor_jit.ir.text.parser import parse_module
 from minitensor_jit.passes.pipeline import run_pipeline
 from minitensor_jit.runtime.run_arrays import run_on_arrays
 

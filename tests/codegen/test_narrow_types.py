@@ -8,9 +8,9 @@ from minitensor_jit.codegen.cpu.target import host_target
 from minitensor_jit.ir.builder import Builder
 from minitensor_jit.ir.evaluate.evaluator import evaluate
 from minitensor_jit.ir.narrow import array_of, wide_array
-from minitensor_jit.ir.parser import parse_module
 from minitensor_jit.ir.shape import BFLOAT16, Shape
 from minitensor_jit.ir.testing import random_arguments, random_module, same_bits
+from minitensor_jit.ir.text.parser import parse_module
 from minitensor_jit.ir.verifier import check as verify
 from minitensor_jit.passes.narrow_types import NarrowTypes
 from minitensor_jit.passes.pipeline import run_pipeline

@@ -12,14 +12,14 @@ from runtime_table import agree, compile_and_run, values
 
 import minitensor as mt
 from minitensor import _C
-from minitensor_jit.codegen.cpu import row_per_lane
 from minitensor_jit.codegen.cpu.compiler import Options, compile_module
+from minitensor_jit.codegen.cpu.kernels import row_per_lane
 from minitensor_jit.codegen.cpu.target import host_target
 from minitensor_jit.ir.builder import Builder
 from minitensor_jit.ir.evaluate.evaluator import evaluate
 from minitensor_jit.ir.narrow import array_of
-from minitensor_jit.ir.parser import parse_module
 from minitensor_jit.ir.shape import Shape
+from minitensor_jit.ir.text.parser import parse_module
 from minitensor_jit.passes.pipeline import run_pipeline
 
 pytestmark = pytest.mark.sampled(8)

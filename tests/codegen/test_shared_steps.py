@@ -4,11 +4,11 @@ import numpy as np
 from runtime_table import Runtime, agree, run, values
 
 from minitensor_jit.codegen.cpu.compiler import Options, compile_module
-from minitensor_jit.codegen.llvm import I1, PTR, VOID, Function, Module, constant
-from minitensor_jit.codegen.llvm import Builder as LlvmBuilder
+from minitensor_jit.codegen.llvm.ir_text import I1, PTR, VOID, Function, Module, constant
+from minitensor_jit.codegen.llvm.ir_text import Builder as LlvmBuilder
+from minitensor_jit.ir.analysis.fingerprint import fingerprint
 from minitensor_jit.ir.builder import Builder
 from minitensor_jit.ir.evaluate.evaluator import evaluate
-from minitensor_jit.ir.fingerprint import fingerprint
 from minitensor_jit.ir.shape import Shape
 from minitensor_jit.passes.pipeline import run_pipeline
 

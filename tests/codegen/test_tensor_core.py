@@ -11,8 +11,8 @@ from ptx import Machine, Memory
 from ptx.kernels import pack
 
 from minitensor_jit.codegen.errors import CompileError
-from minitensor_jit.codegen.nvptx import tensor_core
 from minitensor_jit.codegen.nvptx.compiler import compile_module
+from minitensor_jit.codegen.nvptx.kernels import tensor_core
 from minitensor_jit.ir.builder import Builder
 from minitensor_jit.ir.shape import Shape
 from minitensor_jit.passes.pipeline import PipelineOptions, run_pipeline

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from test_tensor_core import TARGET, TRANSPOSED, run
 
-from minitensor_jit.codegen.nvptx import tensor_core
 from minitensor_jit.codegen.nvptx.compiler import compile_module
+from minitensor_jit.codegen.nvptx.kernels import tensor_core
 from minitensor_jit.ir.builder import Builder
-from minitensor_jit.ir.parser import parse_module
-from minitensor_jit.ir.printer import print_module
 from minitensor_jit.ir.shape import Shape
+from minitensor_jit.ir.text.parser import parse_module
+from minitensor_jit.ir.text.printer import print_module
 from minitensor_jit.passes.pipeline import PipelineOptions, run_pipeline
 from minitensor_jit.passes.tensor_float import ALGORITHM, TensorFloat32
 from minitensor_jit.runtime.cuda.program import GpuTarget

@@ -10,14 +10,14 @@ from typing import Final
 import numpy as np
 
 from minitensor_jit.codegen.errors import CompileError
-from minitensor_jit.ir.equal import difference
+from minitensor_jit.ir.analysis.equal import difference
 from minitensor_jit.ir.evaluate.evaluator import evaluate
 from minitensor_jit.ir.module import Module
 from minitensor_jit.ir.narrow import wide_array
-from minitensor_jit.ir.parser import ParseError, parse_module
-from minitensor_jit.ir.printer import print_module
 from minitensor_jit.ir.shape import Shape, leaves
 from minitensor_jit.ir.testing import random_arguments, random_module
+from minitensor_jit.ir.text.parser import ParseError, parse_module
+from minitensor_jit.ir.text.printer import print_module
 from minitensor_jit.ir.verifier import VerificationError, check
 from minitensor_jit.passes.pipeline import PipelineOptions, run_pipeline
 from minitensor_jit.tools.module_files import compile_and_run

@@ -13,14 +13,14 @@ import pytest
 import minitensor as mt
 from minitensor import extend
 from minitensor_jit.ir.builder import Builder
-from minitensor_jit.ir.parser import parse_module
 from minitensor_jit.ir.refusal import Refused
 from minitensor_jit.ir.shape import Shape
-from minitensor_jit.passes.all_reduce_combiner import AllReduceCombiner
-from minitensor_jit.passes.fusion import Fusion
+from minitensor_jit.ir.text.parser import parse_module
+from minitensor_jit.passes.collectives.all_reduce_combiner import AllReduceCombiner
+from minitensor_jit.passes.fusion.fusion import Fusion
 from minitensor_jit.passes.layout_assignment import LayoutAssignment
-from minitensor_jit.passes.while_loop_invariant_code_motion import WhileLoopInvariantCodeMotion
-from minitensor_jit.passes.while_loop_unroller import WhileLoopUnroller
+from minitensor_jit.passes.while_loops.while_loop_invariant_code_motion import WhileLoopInvariantCodeMotion
+from minitensor_jit.passes.while_loops.while_loop_unroller import WhileLoopUnroller
 
 CASES = {}
 
@@ -434,7 +434,7 @@ import sys
 import minitensor as mt
 fn = mt.function(lambda x: (x * 2 + 1).sum(0), jit_compile=True)
 fn(mt.ones(3, 4))
-assert "minitensor_jit.passes.fusion" in sys.modules
+assert "minitensor_jit.passes.fusion.fusion" in sys.modules
 assert "minitensor_jit.compiler.refusals" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -13,7 +13,7 @@ from recording import recorded
 
 import minitensor as mt
 from minitensor_jit.errors import DumpError
-from minitensor_jit.ir.parser import parse_module
+from minitensor_jit.ir.text.parser import parse_module
 from minitensor_jit.tools.repro import main as repro
 
 PROGRAM = """

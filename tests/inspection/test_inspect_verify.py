@@ -10,7 +10,7 @@ from processes import run
 from recording import recorded
 
 import minitensor as mt
-from minitensor_jit.codegen import elementwise
+from minitensor_jit.codegen.emitter import elementwise
 from minitensor_jit.errors import MismatchError
 from minitensor_jit.inspect.numerics.verify import Verifier, counts, difference
 

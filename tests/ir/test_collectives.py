@@ -12,17 +12,17 @@ import numpy as np
 import pytest
 
 from minitensor_jit.codegen.cpu.compiler import compile_module
+from minitensor_jit.ir.analysis.equal import difference
 from minitensor_jit.ir.builder import Builder
 from minitensor_jit.ir.collective import Devices, groups_of, parse_groups
-from minitensor_jit.ir.equal import difference
 from minitensor_jit.ir.evaluate.collective import evaluate_devices, on_devices
 from minitensor_jit.ir.evaluate.evaluator import evaluate
 from minitensor_jit.ir.infer.infer_shape import ShapeError
 from minitensor_jit.ir.module import Module
-from minitensor_jit.ir.parser import ParseError, parse_module
-from minitensor_jit.ir.printer import print_module
 from minitensor_jit.ir.shape import Shape, TupleShape
 from minitensor_jit.ir.testing import same_bits
+from minitensor_jit.ir.text.parser import ParseError, parse_module
+from minitensor_jit.ir.text.printer import print_module
 from minitensor_jit.ir.verifier import check, verify
 from minitensor_jit.passes.pipeline import PipelineOptions, run_pipeline
 from minitensor_jit.runtime.run_arrays import run_on_arrays

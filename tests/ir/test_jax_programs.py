@@ -12,10 +12,10 @@ pytest.importorskip("jax")
 import jax
 from jax_programs import FAMILIES, hlo_text
 
-from minitensor_jit.ir.equal import difference
+from minitensor_jit.ir.analysis.equal import difference
 from minitensor_jit.ir.evaluate.evaluator import evaluate
-from minitensor_jit.ir.parser import parse_module
-from minitensor_jit.ir.printer import print_module
+from minitensor_jit.ir.text.parser import parse_module
+from minitensor_jit.ir.text.printer import print_module
 from minitensor_jit.ir.verifier import check
 from minitensor_jit.passes.pipeline import PipelineOptions, run_pipeline
 from minitensor_jit.tools.module_files import compile_and_run

@@ -5,18 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from minitensor_jit.ir.analysis.equal import difference, equal
 from minitensor_jit.ir.builder import Builder, combiner
-from minitensor_jit.ir.equal import difference, equal
 from minitensor_jit.ir.evaluate.evaluator import RULES as EVALUATION
-from minitensor_jit.ir.graphviz import print_dot
 from minitensor_jit.ir.infer.infer_shape import RULES as INFERENCE
 from minitensor_jit.ir.infer.infer_shape import ShapeError
 from minitensor_jit.ir.infer.structured import STRUCTURED
 from minitensor_jit.ir.module import Computation, Instruction, Metadata, Module
 from minitensor_jit.ir.opcode import OPCODES
-from minitensor_jit.ir.parser import parse_module
 from minitensor_jit.ir.shape import Shape, TupleShape
-from minitensor_jit.ir.text import ATTRIBUTES
+from minitensor_jit.ir.text.graphviz import print_dot
+from minitensor_jit.ir.text.parser import parse_module
+from minitensor_jit.ir.text.syntax import ATTRIBUTES
 from minitensor_jit.ir.verifier import VerificationError, check, verify
 
 

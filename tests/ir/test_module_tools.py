@@ -17,7 +17,7 @@ from minitensor_jit.ir.evaluate.custom_calls import register_custom_call
 from minitensor_jit.ir.evaluate.evaluator import evaluate
 from minitensor_jit.ir.module import Module
 from minitensor_jit.ir.opcode import OPCODES
-from minitensor_jit.ir.parser import parse_module
+from minitensor_jit.ir.text.parser import parse_module
 from minitensor_jit.ir.verifier import VerificationError, check
 from minitensor_jit.passes.loop_calls import LOOPS
 from minitensor_jit.passes.pipeline import pipeline, run_pipeline

@@ -10,11 +10,11 @@ import pytest
 
 from minitensor_jit.ir.evaluate.evaluator import evaluate
 from minitensor_jit.ir.narrow import array_of, wide_array
-from minitensor_jit.ir.parser import ParseError, parse_module
-from minitensor_jit.ir.printer import print_module
 from minitensor_jit.ir.shape import DTYPES
 from minitensor_jit.ir.small_types import SMALL_FLOATS, SMALL_INTEGERS
 from minitensor_jit.ir.testing import same_bits
+from minitensor_jit.ir.text.parser import ParseError, parse_module
+from minitensor_jit.ir.text.printer import print_module
 from minitensor_jit.ir.verifier import check
 from minitensor_jit.passes.pipeline import PipelineOptions, run_pipeline
 from minitensor_jit.tools.module_files import compile_and_run

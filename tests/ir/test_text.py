@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from minitensor_jit.ir.analysis.equal import difference
 from minitensor_jit.ir.builder import Builder
-from minitensor_jit.ir.equal import difference
 from minitensor_jit.ir.evaluate.evaluator import evaluate
 from minitensor_jit.ir.module import Metadata
-from minitensor_jit.ir.parser import ParseError, parse_module
-from minitensor_jit.ir.printer import print_module
 from minitensor_jit.ir.shape import DTYPES, Shape
 from minitensor_jit.ir.testing import random_module
-from minitensor_jit.ir.text import escape, number, parse_number, unescape
+from minitensor_jit.ir.text.parser import ParseError, parse_module
+from minitensor_jit.ir.text.printer import print_module
+from minitensor_jit.ir.text.syntax import escape, number, parse_number, unescape
 from minitensor_jit.ir.verifier import check
 
 

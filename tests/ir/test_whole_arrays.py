@@ -7,15 +7,15 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from minitensor_jit.ir.analysis.equal import difference
 from minitensor_jit.ir.builder import Builder, combiner
-from minitensor_jit.ir.equal import difference
 from minitensor_jit.ir.evaluate.custom_calls import custom_call_targets, register_custom_call
 from minitensor_jit.ir.evaluate.evaluator import evaluate
 from minitensor_jit.ir.infer.infer_shape import ShapeError
 from minitensor_jit.ir.module import Computation, Instruction, Module
-from minitensor_jit.ir.parser import ParseError, parse_module
-from minitensor_jit.ir.printer import print_module
 from minitensor_jit.ir.shape import Shape, TupleShape
+from minitensor_jit.ir.text.parser import ParseError, parse_module
+from minitensor_jit.ir.text.printer import print_module
 from minitensor_jit.ir.verifier import check
 from minitensor_jit.ir.window import ConvolutionDims, Window, WindowDim
 

@@ -17,12 +17,12 @@ from xla_run import run_in_xla, xla_text
 
 import minitensor as mt
 from minitensor.ops import ROWS
-from minitensor_jit.ir.equal import difference
+from minitensor_jit.ir.analysis.equal import difference
 from minitensor_jit.ir.evaluate.evaluator import evaluate
 from minitensor_jit.ir.module import Module
-from minitensor_jit.ir.parser import parse_module
-from minitensor_jit.ir.printer import print_module
 from minitensor_jit.ir.testing import random_arguments
+from minitensor_jit.ir.text.parser import parse_module
+from minitensor_jit.ir.text.printer import print_module
 from minitensor_jit.ir.verifier import check
 from minitensor_jit.passes.pipeline import PipelineOptions, run_pipeline
 

@@ -17,8 +17,8 @@ import pytest
 
 from benchmarks import exhaustive
 from benchmarks.exhaustive import REFERENCES, Accuracy, compiled_function, compiled_loop, different
-from minitensor_jit.codegen import math
 from minitensor_jit.codegen.cpu.target import host_target
+from minitensor_jit.codegen.emitter import math
 
 ROOT = Path(__file__).resolve().parents[2]
 F32, F64 = np.dtype("float32"), np.dtype("float64")

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from minitensor_jit.ir.equal import difference
+from minitensor_jit.ir.analysis.equal import difference
 from minitensor_jit.ir.evaluate.evaluator import evaluate
-from minitensor_jit.ir.parser import parse_module
-from minitensor_jit.ir.printer import print_module
 from minitensor_jit.ir.testing import random_arguments, same_bits
+from minitensor_jit.ir.text.parser import parse_module
+from minitensor_jit.ir.text.printer import print_module
 from minitensor_jit.passes.pass_manager import PassManager
 from minitensor_jit.passes.pipeline import PASSES, pipeline
 

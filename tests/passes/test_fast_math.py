@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from minitensor_jit.ir.analysis.equal import difference
 from minitensor_jit.ir.builder import Builder
-from minitensor_jit.ir.equal import difference
 from minitensor_jit.ir.evaluate.evaluator import evaluate
 from minitensor_jit.ir.shape import Shape
 from minitensor_jit.passes.algebraic_simplifier import AlgebraicSimplifier

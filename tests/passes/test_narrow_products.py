@@ -3,12 +3,12 @@
 import pytest
 
 from minitensor_jit.ir.evaluate.evaluator import evaluate
-from minitensor_jit.ir.parser import parse_module
+from minitensor_jit.ir.text.parser import parse_module
 from minitensor_jit.ir.verifier import check
 from minitensor_jit.passes.expander import Expander
+from minitensor_jit.passes.fusion.output_fusion import OutputFusion
 from minitensor_jit.passes.narrow_products import NarrowProducts
 from minitensor_jit.passes.narrow_types import NarrowTypes
-from minitensor_jit.passes.output_fusion import OutputFusion
 from minitensor_jit.passes.pipeline import PipelineOptions, pipeline, run_pipeline
 
 PRODUCT = """

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from minitensor_jit.ir.equal import difference
+from minitensor_jit.ir.analysis.equal import difference
 from minitensor_jit.ir.module import Module
-from minitensor_jit.ir.parser import parse_module
 from minitensor_jit.ir.shape import Shape
+from minitensor_jit.ir.text.parser import parse_module
 from minitensor_jit.passes.pipeline import PASSES
 from minitensor_jit.tools.opt import main
 

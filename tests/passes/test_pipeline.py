@@ -7,21 +7,21 @@ from typing import Any
 import numpy as np
 import pytest
 
+from minitensor_jit.ir.analysis.equal import difference
+from minitensor_jit.ir.analysis.flat import flat_parts
 from minitensor_jit.ir.builder import Builder
-from minitensor_jit.ir.equal import difference
 from minitensor_jit.ir.evaluate.evaluator import evaluate
-from minitensor_jit.ir.flat import flat_parts
 from minitensor_jit.ir.module import Instruction, Module
-from minitensor_jit.ir.parser import parse_module
-from minitensor_jit.ir.printer import print_module
 from minitensor_jit.ir.shape import Shape
 from minitensor_jit.ir.testing import random_arguments, random_module, same_bits
+from minitensor_jit.ir.text.parser import parse_module
+from minitensor_jit.ir.text.printer import print_module
 from minitensor_jit.ir.verifier import VerificationError
 from minitensor_jit.passes.algebraic_simplifier import AlgebraicSimplifier, RulesFightError
-from minitensor_jit.passes.fusion import Fusion
+from minitensor_jit.passes.fusion.fusion import Fusion
+from minitensor_jit.passes.fusion.row_fusion import RowFusion
 from minitensor_jit.passes.pass_manager import PassManager
 from minitensor_jit.passes.pipeline import PASSES, PipelineOptions, pipeline, run_pipeline
-from minitensor_jit.passes.row_fusion import RowFusion
 from minitensor_jit.passes.simplify import ALL_RULES, Rewriter, Rule
 
 

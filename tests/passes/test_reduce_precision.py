@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from minitensor_jit.ir.equal import difference
+from minitensor_jit.ir.analysis.equal import difference
 from minitensor_jit.ir.evaluate.evaluator import evaluate
-from minitensor_jit.ir.parser import parse_module
+from minitensor_jit.ir.text.parser import parse_module
 from minitensor_jit.ir.verifier import check
 from minitensor_jit.passes.pipeline import PipelineOptions, pipeline, run_pipeline
 from minitensor_jit.passes.reduce_precision import ReducePrecision

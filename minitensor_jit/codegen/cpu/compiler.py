@@ -17,11 +17,11 @@ from ...runtime.kernel_counters import ModuleCounters
 from ...runtime.loaded_code import LoadedCode
 from ..check import check_module
 from ..kernel_spec import Binding, KernelSpec, Plan
-from ..llvm import Module as LlvmModule
+from ..llvm.ir_text import Module as LlvmModule
 from ..module_emitter import Dump, ModuleEmitter
 from ..schedule import Choice, Loop, Step, leaf
 from .control import Control
-from .loop_kernel import LoopKernels
+from .kernels.loop_kernel import LoopKernels
 from .planner import CpuPlanner
 from .shared import SharedSteps
 from .stopwatch import Stopwatch

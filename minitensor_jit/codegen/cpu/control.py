@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from ...runtime.buffer_assignment import Location
 from ..control import ControlFlow
-from ..llvm import I1, I8, I32, I64, PTR, VOID, constant
-from ..llvm import Value as Register
-from ..loops import i64
+from ..emitter.loops import i64
+from ..llvm.ir_text import I1, I8, I32, I64, PTR, VOID, constant
+from ..llvm.ir_text import Value as Register
 from ..schedule import Choice, Loop, Value, leaf
 from .unit import Unit
 

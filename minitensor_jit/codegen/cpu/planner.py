@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from functools import partial
 
-from ...ir.flat import FlatPart, flat_part, flat_parts
+from ...ir.analysis.flat import FlatPart, flat_part, flat_parts
 from ...ir.module import Computation, Instruction
 from ...ir.opcode import Trait, opcodes_with
 from ...ir.size import active, hint
 from ..kernel_spec import KernelSpec, Plan
 from ..planner import KernelChoice
-from .column_kernel import ColumnKernel
-from .dot import Dot
-from .dot_epilogue import DotWithEpilogue
-from .dynamic_update import DynamicUpdate
-from .flat_loop import FlatLoop
-from .generic_reduce import GenericReduce
-from .horizontal_loop import HorizontalLoops
-from .host_call import HostCall
-from .kernel_call import ConvolutionWithEpilogue, KernelCallPlan
-from .loop_kernel import LoopKernels
-from .row_kernel import RowKernel
-from .scatter import Scatter
-from .sort import Sort
+from .kernels.column_kernel import ColumnKernel
+from .kernels.dot import Dot
+from .kernels.dot_epilogue import DotWithEpilogue
+from .kernels.dynamic_update import DynamicUpdate
+from .kernels.flat_loop import FlatLoop
+from .kernels.generic_reduce import GenericReduce
+from .kernels.horizontal_loop import HorizontalLoops
+from .kernels.host_call import HostCall
+from .kernels.kernel_call import ConvolutionWithEpilogue, KernelCallPlan
+from .kernels.loop_kernel import LoopKernels
+from .kernels.row_kernel import RowKernel
+from .kernels.scatter import Scatter
+from .kernels.sort import Sort
 from .unit import Unit
 
 __all__ = ["CpuPlanner"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from ..llvm import NOTE
+from ..llvm.ir_text import NOTE
 
 __all__ = ["with_locations", "with_notes"]
 

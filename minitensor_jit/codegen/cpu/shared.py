@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ...runtime.buffer_assignment import Location
+from ..emitter.loops import i64
 from ..kernel_spec import Binding, KernelSpec, Plan
-from ..llvm import I64, PTR, VOID, Function
-from ..loops import i64
-from .flat_loop import FlatLoop
+from ..llvm.ir_text import I64, PTR, VOID, Function
+from .kernels.flat_loop import FlatLoop
 from .tables import emit_table
 from .unit import Unit
 

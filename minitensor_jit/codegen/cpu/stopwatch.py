@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ...runtime.kernel_counters import KernelCounter, ModuleCounters
+from ..emitter.loops import i64
 from ..kernel_spec import KernelSpec, flops_of, source_ops
-from ..llvm import I64, Builder, Function, Value
-from ..loops import i64
+from ..llvm.ir_text import I64, Builder, Function, Value
 from .unit import Location, Unit
 
 __all__ = ["Stopwatch"]

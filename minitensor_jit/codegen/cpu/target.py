@@ -12,8 +12,8 @@ import llvmlite.binding as llvm
 
 from minitensor import _forks
 
-from ..emission import Machine, emit
-from ..llvm import NOTE
+from ..llvm.emission import Machine, emit
+from ..llvm.ir_text import NOTE
 from .provenance import with_locations, with_notes
 from .verify import verify
 

@@ -10,10 +10,10 @@ from ...ir.module import Instruction
 from ...ir.size import Size, hint
 from ...runtime.buffer_assignment import Location
 from ..abi import PARALLEL_FOR
-from ..elemental import Emitter
-from ..index import Space
+from ..emitter.elemental import Emitter
+from ..indexing.index import Space
 from ..kernel_spec import KernelSpec, reachable
-from ..llvm import I8, I32, I64, PTR, VOID, Block, Builder, Function, Module, Value, constant
+from ..llvm.ir_text import I8, I32, I64, PTR, VOID, Block, Builder, Function, Module, Value, constant
 from .target import CpuTarget
 
 __all__ = ["FlatKernel", "Options", "Unit"]

@@ -18,14 +18,14 @@ from ...runtime.buffer_assignment import Location
 from ...runtime.cuda.program import Branch, GpuProgram, GpuStep, GpuTarget, KernelLaunch, MemoryCopy, WhileLoop
 from ..check import check_module
 from ..control import ControlFlow
+from ..emitter.types import PARTS
 from ..errors import CompileError
 from ..kernel_spec import Binding, KernelSpec, flops_of, source_ops
-from ..llvm import Module as LlvmModule
+from ..llvm.ir_text import Module as LlvmModule
 from ..module_emitter import Dump, ModuleEmitter
 from ..schedule import Choice, Loop, Step, leaf
-from ..types import PARTS
-from .functions import FUNCTIONS
-from .loop_kernel import LoopKernels
+from .kernels.loop_kernel import LoopKernels
+from .math.functions import FUNCTIONS
 from .planner import GpuPlanner
 from .target import LAYOUT, TRIPLE, ptx_of
 from .unit import GpuUnit, Options

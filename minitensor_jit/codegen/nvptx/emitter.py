@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from typing import Final
 
 from ...ir.shape import DTYPES
-from ..elemental import Emitter
-from ..index import AffineExpr, Atom, Space
-from ..llvm import F32, I1, I8, I16, I32, I64, PTR, VOID, Builder, Function, Pair, Type, Value, constant, vector
-from ..types import MEMORY, PARTS
+from ..emitter.elemental import Emitter
+from ..emitter.types import MEMORY, PARTS
+from ..indexing.index import AffineExpr, Atom, Space
+from ..llvm.ir_text import F32, I1, I8, I16, I32, I64, PTR, VOID, Builder, Function, Pair, Type, Value, constant, vector
 
 __all__ = ["ACCESS_BYTES", "GpuEmitter"]
 

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from ...ir.flat import FlatPart
+from ...ir.analysis.flat import FlatPart
 from ...ir.library import loop_of
 from ...ir.module import Computation, Instruction
 from ...ir.opcode import Trait, opcodes_with
 from ..errors import CompileError
 from ..kernel_spec import KernelSpec, Plan, reachable
 from ..planner import KernelChoice
-from .column_kernel import ColumnKernel
-from .dot import Dot
-from .dynamic_update import DynamicUpdate
-from .generic_reduce import GenericReduce
-from .host_call import HostCall
-from .loop_kernel import LoopKernels
-from .row_kernel import RowKernel
-from .scan import Scan, scans
-from .scatter import Scatter
-from .sort import Sort
+from .kernels.column_kernel import ColumnKernel
+from .kernels.dot import Dot
+from .kernels.dynamic_update import DynamicUpdate
+from .kernels.generic_reduce import GenericReduce
+from .kernels.host_call import HostCall
+from .kernels.loop_kernel import LoopKernels
+from .kernels.row_kernel import RowKernel
+from .kernels.scan import Scan, scans
+from .kernels.scatter import Scatter
+from .kernels.sort import Sort
 from .unit import GpuUnit
 
 __all__ = ["GpuPlanner"]

@@ -23,10 +23,10 @@ from ...runtime.cuda.program import (
     MemoryFill,
     Scalar,
 )
-from ..index import ZERO, Space
+from ..emitter.types import MEMORY
+from ..indexing.index import ZERO, Space
 from ..kernel_spec import Binding, KernelSpec, Plan, Root, reachable
-from ..llvm import I32, I64, PTR, VOID, Function, Module, Value, type_text
-from ..types import MEMORY
+from ..llvm.ir_text import I32, I64, PTR, VOID, Function, Module, Value, type_text
 from .emitter import GpuEmitter
 
 __all__ = ["Constants", "Copy", "Fill", "GpuUnit", "Host", "Kernel", "Launch", "Options", "PlanCode", "Symbol"]

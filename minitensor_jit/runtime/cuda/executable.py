@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from minitensor._C import cuda_stream as current_number
 from minitensor_jit.ir.evaluate.evaluator import evaluate
-from minitensor_jit.ir.parser import parse_module
 from minitensor_jit.ir.shape import Shape
+from minitensor_jit.ir.text.parser import parse_module
 from minitensor_jit.runtime.cuda import modules, profile, streams
 from minitensor_jit.runtime.cuda.context import (
     check,

@@ -15,8 +15,8 @@ from minitensor_jit.codegen.nvptx.compiler import Options, compile_module
 from minitensor_jit.ir.builder import Builder
 from minitensor_jit.ir.evaluate.evaluator import evaluate
 from minitensor_jit.ir.module import Module
-from minitensor_jit.ir.parser import parse_module
 from minitensor_jit.ir.shape import Shape
+from minitensor_jit.ir.text.parser import parse_module
 from minitensor_jit.passes.pipeline import run_pipeline
 from minitensor_jit.runtime.cuda.program import (
     Address,

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from gpu_run import TARGET, Runner, check, compile_for_gpu, compile_module, run_on_cpu
 
-from minitensor_jit.codegen.nvptx import sort, unit
+from minitensor_jit.codegen.nvptx import unit
+from minitensor_jit.codegen.nvptx.kernels import sort
 from minitensor_jit.ir.builder import Builder
 from minitensor_jit.ir.module import Instruction
 from minitensor_jit.ir.shape import Shape

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from gpu_run import check
 
-from minitensor_jit.codegen.nvptx import function_constants
-from minitensor_jit.codegen.nvptx.functions import FUNCTIONS
+from minitensor_jit.codegen.nvptx.math import function_constants
+from minitensor_jit.codegen.nvptx.math.functions import FUNCTIONS
 from minitensor_jit.ir.library import ELEMENTWISE_PREFIX, find_loop
 from minitensor_jit.ir.shape import Shape
 

@@ -8,8 +8,8 @@ import pytest
 from minitensor_jit.inspect.report_page import graphviz
 from minitensor_jit.inspect.report_page.dot_text import DotError, svg_of
 from minitensor_jit.inspect.report_page.layout import Box, lay_out
-from minitensor_jit.ir.graphviz import print_dot
 from minitensor_jit.ir.testing import random_module
+from minitensor_jit.ir.text.graphviz import print_dot
 from minitensor_jit.tools import dot
 
 LAYOUTS = [lay_out]

@@ -8,7 +8,7 @@ import minitensor as mt
 from minitensor_jit.errors import DumpError
 from minitensor_jit.inspect.report_page.packing import NotAReportError, module_text, read_report
 from minitensor_jit.inspect.run_record import recording
-from minitensor_jit.ir.parser import parse_module
+from minitensor_jit.ir.text.parser import parse_module
 from minitensor_jit.ir.verifier import check
 from minitensor_jit.tools import report, run_hlo_module
 

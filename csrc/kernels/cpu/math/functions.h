@@ -1,6 +1,6 @@
 // Transcendental functions, defined operation by operation.
 //
-// minitensor_jit/codegen/math.py emits the same operations in the same order, so compiled and eager code agree to the
+// minitensor_jit/codegen/emitter/math.py emits the same operations in the same order, so compiled and eager code agree to the
 // last bit: change both together. The coefficients come from scripts/fit_polynomials.py; docs/math.md has the measured
 // errors.
 //

@@ -1,0 +1,1 @@
+"""Elemental emission: the value of an instruction at an index, for every target."""

@@ -1,0 +1,1 @@
+"""Which element lies where: symbolic indices, those of data movement, iteration spaces, sizes that are symbols."""

@@ -1,0 +1,1 @@
+"""The kernels of GPUs: one skeleton a file, and what they share."""

@@ -1,0 +1,1 @@
+"""Passes on what several devices compute together."""

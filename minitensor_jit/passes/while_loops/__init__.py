@@ -1,0 +1,1 @@
+"""Passes on while loops, and what is known of these."""
