@@ -16,11 +16,12 @@ from minitensor_jit.cache.executable_cache import module_id
 from minitensor_jit.clustering.graph import Node
 from minitensor_jit.clustering.pipeline import ClusteringResult, cluster
 from minitensor_jit.clustering.verdict import Verdict
+from minitensor_jit.compiler.backend import backend_of
 from minitensor_jit.compiler.compile_reason import CompileReasons
 from minitensor_jit.compiler.compiled_cluster import Ready
 from minitensor_jit.compiler.compiler import Compiler, no_collections, note_executable
 from minitensor_jit.compiler.dynamic_shapes import Template
-from minitensor_jit.compiler.module_compiler import generate, pipeline_options, place_of, target_text
+from minitensor_jit.compiler.module_compiler import generate
 from minitensor_jit.compiler.plan_builder import PlanBuilder
 from minitensor_jit.compiler.shape_polymorphism import AllSizes
 from minitensor_jit.compiler.trace_to_graph import RecordedTrace
@@ -117,7 +118,7 @@ class Launcher:
         _C._compiler_point()
         name = str(node.params["function"])
         started = time.perf_counter()
-        if self._dynamic and node.device == "cpu":
+        if self._dynamic and backend_of(node.device).any_size:
             found = self._all_sizes.find(node, name)
             if found is not None:
                 template, ready = found
@@ -134,9 +135,7 @@ class Launcher:
         # Code that measures itself is told apart by the lines that it is measured for.
         text = print_module(lowered.module, metadata=self.options.hlo_profile)
         lowered.module.name = name
-        if node.device != "cpu":
-            text = f"{target_text(node.device, lowered.rounds_products)}, by value: {lowered.numbers}\n{text}"
-        module = module_id(text)
+        module = module_id(backend_of(node.device).module_prefix(lowered) + text)
         known = self.executables.find(module)
         if known is not None:
             if self.report is not None:
@@ -157,7 +156,7 @@ class Launcher:
             return
         assert node.subgraph is not None
         graph = node.subgraph
-        options = pipeline_options(self.options, node.device, rounds_products(graph), verify=False)
+        options = backend_of(node.device).pipeline_options(self.options, rounds_products(graph), verify=False)
 
         def find() -> list[RefusalRow]:
             # Imported here: without an account no passes run for code that is there.
@@ -219,7 +218,9 @@ class Launcher:
     ) -> AnyExecutable:
         """The executable of a module, from disk or compiled now."""
         name = lowered.module.name
-        key = key_of(module, self.options, place_of(device, lowered.rounds_products)) if self.disk is not None else ""
+        key = ""
+        if self.disk is not None:
+            key = key_of(module, self.options, backend_of(device).disk_key(lowered.rounds_products))
         # What is on disk has no stages to dump.
         kept = self.disk.load(key, name, self.options) if self.disk is not None and stages is None else None
         try:

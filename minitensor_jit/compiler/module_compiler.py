@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
 
 from minitensor import _C
+from minitensor_jit.compiler.backend import backend_of
 from minitensor_jit.flags import JitOptions
 from minitensor_jit.inspect.stages import Stages
 from minitensor_jit.ir.module import Module
@@ -16,71 +16,7 @@ from minitensor_jit.log import log, talks
 from minitensor_jit.lowering.lower import LoweredCluster
 from minitensor_jit.runtime.executable import AnyExecutable
 
-if TYPE_CHECKING:
-    from minitensor_jit.passes.pipeline import PipelineOptions
-
-__all__ = ["compiler_of", "generate", "pipeline_options", "place_of", "target_text"]
-
-
-def _target_of(device: str) -> Any:
-    """What code for a GPU is generated for."""
-    from minitensor_jit.runtime.cuda.context import gpu
-
-    return gpu(int(device.partition(":")[2])).target
-
-
-def _has_matrix_units(device: str) -> bool:
-    """Whether products of float16 and bfloat16 are computed by units of their own."""
-    return device != "cpu" and bool(_target_of(device).compute_capability >= (8, 0))
-
-
-def target_text(device: str, rounds_products: bool) -> str:
-    """What code for a GPU depends on beside its module."""
-    return f"{_target_of(device)}{', TF32' if rounds_products else ''}"
-
-
-def place_of(device: str, rounds_products: bool) -> str:
-    """What code on disk depends on beside the compiler, for a GPU; empty for the CPU."""
-    if device == "cpu":
-        return ""
-    from minitensor_jit.runtime.cuda.context import driver_version
-
-    return "{}, driver of CUDA {}.{}".format(target_text(device, rounds_products), *driver_version())
-
-
-def compiler_of(device: str, numbers: Collection[int] = ()) -> Callable[..., AnyExecutable]:
-    """What generates code for a device. `numbers` are the places of parameters whose values the host knows."""
-    if device == "cpu":
-        from minitensor_jit.codegen.cpu.compiler import compile_module
-
-        return compile_module
-    from minitensor_jit.compiler.cuda import compile_for_gpu
-
-    return partial(compile_for_gpu, int(device.partition(":")[2]), host_values=numbers)
-
-
-def pipeline_options(
-    options: JitOptions,
-    device: str,
-    rounds_products: bool,
-    *,
-    verify: bool,
-    on_pass: Callable[[str, Module, bool, Mapping[str, int]], None] | None = None,
-) -> PipelineOptions:
-    """How the passes run for code of a device; whether products may be rounded is what was set at the calls."""
-    # Imported here: cached plans run no passes.
-    from minitensor_jit.passes.pipeline import PipelineOptions
-
-    return PipelineOptions(
-        verify=verify,
-        fold_constants=not options.disable_constant_folding,
-        fast_math=options.fast_math,
-        reduce_precision=options.reduce_precision,
-        gpu=device != "cpu",
-        narrow_products=_has_matrix_units(device),
-        tf32=rounds_products and _has_matrix_units(device),
-        on_pass=on_pass,
-    )
+__all__ = ["generate"]
 
 
 def generate(
@@ -112,13 +48,14 @@ def generate(
         for hook in hooks:
             hook(name, module, changed, rules)
 
-    pipeline = pipeline_options(
-        options, device, lowered.rounds_products, verify=stages is not None, on_pass=on_pass if hooks else None
+    backend = backend_of(device)
+    pipeline = backend.pipeline_options(
+        options, lowered.rounds_products, verify=stages is not None, on_pass=on_pass if hooks else None
     )
     try:
         module = run_pipeline(lowered.module, pipeline)
     except VerificationError:
-        if not pipeline.verify and text and device == "cpu":
+        if not pipeline.verify and text:
             # Once more, verified after every pass: that names the wrong one.
             from minitensor_jit.ir.text.parser import parse_module
 
@@ -138,14 +75,14 @@ def generate(
             write(kind, text)
 
     _C._compiler_point()
-    compile_module = compiler_of(device, lowered.numbers)
-    executable: AnyExecutable = compile_module(
+    executable = backend.compile(
         module,
+        lowered,
         name=name,
         fast_math=options.fast_math,
         profile=options.hlo_profile,
         dump=dump if writers else None,
-        **({"annotated": True} if record is not None and device == "cpu" else {}),
+        **({"annotated": True} if record is not None and backend.records else {}),
     )
     if record is not None:
         record.compiled(executable.kernels, executable.scratch_bytes, executable.compile_seconds)

@@ -10,6 +10,7 @@ from minitensor import _C
 from minitensor_jit.clustering.graph import CLONE_ATTRIBUTE, COMPILE, LAUNCH, RUN, Graph, Node, Value
 from minitensor_jit.clustering.pipeline import ClusteringResult
 from minitensor_jit.clustering.verdict import Reason, Verdict
+from minitensor_jit.compiler.backend import backend_of
 from minitensor_jit.compiler.compiled_cluster import Ready
 from minitensor_jit.compiler.trace_to_graph import RecordedTrace, ValueRef
 from minitensor_jit.errors import CompileError, CudaError, InvalidArgumentError, JitError
@@ -278,7 +279,7 @@ class PlanBuilder:
 
             generate = partial(self.compiler.generate, device=device)
             found.append(Verifier(self.options, name, graph, lowered, executable, generate, dump, ready.sizes))
-        if (record := recording()) is not None and device == "cpu":
+        if (record := recording()) is not None and backend_of(device).records:
             found.append(record.probe(name))
         return together(observer for observer in found if observer is not None)
 

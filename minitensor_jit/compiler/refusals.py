@@ -32,7 +32,7 @@ def refusals_of(
     with sizes_are_symbols(context) if context is not None else nullcontext():
         lowered = lower_cluster(graph, name, symbols=symbols)
         module = run_pipeline(lowered.module, replace(options, on_refusal=note))
-        if not options.gpu:
+        if options.target.calls_array_kernels:
             # Imported here: it loads LLVM.
             from minitensor_jit.codegen.cpu.compiler import place_module
 

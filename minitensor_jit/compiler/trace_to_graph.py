@@ -11,9 +11,7 @@ from minitensor_jit.clustering.graph import ARG, Graph, Node, Source, TensorMeta
 from minitensor_jit.clustering.scope_predicate import MAX_PREDICATES, NodeDef, decide
 from minitensor_jit.ir.decision import Decision
 from minitensor_jit.lowering.call import Operand, RecordedCall, can_fail, has_kernel, why_not_lowered
-from minitensor_jit.lowering.gpu import lowers_on_gpus
-from minitensor_jit.lowering.lower import StridedArgument, number_dtype
-from minitensor_jit.lowering.random import draws_on_gpus
+from minitensor_jit.lowering.lower import StridedArgument, lowers, number_dtype
 from minitensor_jit.lowering.views import MAX_RANK
 
 ValueRef = tuple[str, int, int]
@@ -138,9 +136,7 @@ class RecordedTrace:
         )
         after = self._ordered if row.ordered else ()
         self._ordered = (index,) if row.ordered else self._ordered
-        by_kernel = why_not_lowered(call) is not None and (
-            device == "cpu" or not (draws_on_gpus(call) or lowers_on_gpus(call))
-        )
+        by_kernel = not lowers(call, device)
         params_by_name = {n: value for n, value in zip(row.parameters, params, strict=True) if value is not None}
         asks = scope >> 16 & MAX_PREDICATES
         if compile == 1 and asks:

@@ -13,8 +13,8 @@ from minitensor_jit.api import current_compiler
 from minitensor_jit.clustering.graph import LAUNCH, Graph, Node
 from minitensor_jit.clustering.pipeline import ClusteringResult, cluster
 from minitensor_jit.clustering.state import ClusteringState
+from minitensor_jit.compiler.backend import backend_of
 from minitensor_jit.compiler.compiled_cluster import Ready
-from minitensor_jit.compiler.module_compiler import compiler_of, pipeline_options
 from minitensor_jit.compiler.plan_builder import PlanBuilder
 from minitensor_jit.compiler.trace_to_graph import RecordedTrace
 from minitensor_jit.flags import JitOptions
@@ -104,15 +104,20 @@ class Compiled:
         options = current_compiler().options
         self._cluster = lowered._module()
         device = "cpu" if lowered._node is None else lowered._node.device
-        pipeline = pipeline_options(options, device, self._cluster.rounds_products, verify=True)
+        backend = backend_of(device)
+        pipeline = backend.pipeline_options(options, self._cluster.rounds_products, verify=True)
         self._module: Module = run_pipeline(self._cluster.module, pipeline)
         # Code generation changes modules too.
         self._optimized = print_module(self._module)
         self._dot = print_dot(self._module)
         self._cost = cost_of(self._module)
         self._texts: dict[str, str] = {}
-        self._executable: AnyExecutable = compiler_of(device, self._cluster.numbers)(
-            self._module, name=lowered.name, fast_math=options.fast_math, dump=self._texts.__setitem__
+        self._executable: AnyExecutable = backend.compile(
+            self._module,
+            self._cluster,
+            name=lowered.name,
+            fast_math=options.fast_math,
+            dump=self._texts.__setitem__,
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

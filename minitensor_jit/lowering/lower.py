@@ -257,6 +257,11 @@ def _metadata(node: Node) -> Metadata | None:
     )
 
 
+def lowers(call: RecordedCall, device: str) -> bool:
+    """Whether the call has HLO for a device."""
+    return why_not_lowered(call) is None or (device != "cpu" and (draws_on_gpus(call) or lowers_on_gpus(call)))
+
+
 def rounds_products(graph: Graph) -> bool:
     """Whether products on a GPU may be rounded, as was set at one of the calls."""
     return any(isinstance(n.payload, RecordedCall) and n.payload.rounds_products and n.device != "cpu" for n in graph)

@@ -32,6 +32,7 @@ from .pass_manager import Pass, PassHook, PassManager
 from .reduce_precision import ReducePrecision
 from .row_gather_rewriter import RowGatherRewriter
 from .simplify import ALL_RULES, FAST_MATH_RULES
+from .target import CPU, Target
 from .tensor_float import TensorFloat32
 from .while_loops.while_loop_invariant_code_motion import WhileLoopInvariantCodeMotion
 from .while_loops.while_loop_unroller import WhileLoopUnroller
@@ -90,8 +91,8 @@ class PipelineOptions:
 
     `on_refusal(name, refusal)` is called at the end, for all that a pass left as it was.
 
-    `gpu` says what code is made for; `narrow_products`, that it has units for products of float16 and bfloat16; `tf32`,
-    that these may have the products of float32 too, rounded.
+    `target` says what code is made for; `tf32`, that its units for narrow products may have those of float32 too,
+    rounded.
 
     The result is always verified, which costs some 3 us an instruction; `verify` does it around every pass.
     """
@@ -101,8 +102,7 @@ class PipelineOptions:
     fold_constants: bool = True
     fast_math: bool = False
     reduce_precision: str = "none"
-    gpu: bool = False
-    narrow_products: bool = False
+    target: Target = CPU
     tf32: bool = False
     on_pass: PassHook | None = None
     on_refusal: Callable[[str, Refusal], None] | None = None
@@ -115,8 +115,7 @@ def stages(
     strict: bool = True,
     fast_math: bool = False,
     reduce_precision: str = "none",
-    gpu: bool = False,
-    narrow_products: bool = False,
+    target: Target = CPU,
     tf32: bool = False,
 ) -> dict[str, list[Pass]]:
     """The passes of each stage, in order. With `strict`, simplification rules that undo each other are an error.
@@ -133,7 +132,7 @@ def stages(
         # The expander and the kernels know one order of dimensions.
         ConvolutionCanonicalization(),
         # Before types are narrowed, since it makes sums and products of any type.
-        Expander(gpu),
+        Expander(target),
         # So that rules and kernels see few types; conversions that this makes between equal types go again.
         NarrowTypes(),
         # After it, since loops exist for types that are computed in.
@@ -169,19 +168,19 @@ def stages(
     if reduce_precision != "none":
         # Products have the operands that they keep; the roundings are fused with what makes these.
         found["precision"] = [ReducePrecision(reduce_precision)]
-    if narrow_products:
+    if target.narrow_products:
         # After the rules, which see arithmetic in float32 only; before fusion, which would take the conversions away.
         found["precision"] += [NarrowProducts(), DeadCodeElimination()]
     if fuse:
         found["fusion"] = [
             # What is done with a product's elements is done while they are in the cache.
-            OutputFusion(in_registers=gpu),
+            OutputFusion(in_registers=target.tiles_in_registers),
             # Rows first: they keep a reduction and its readers together, which the general pass would part.
             RowFusion(),
             Fusion(),
         ]
-        if not gpu:
-            # Loops are what they will be. Kernels of GPUs have every array as a parameter, and no table.
+        if target.loops_by_table:
+            # Loops are what they will be.
             found["fusion"].append(HorizontalLoopFusion())
     # Last: what is fused is in one place.
     found["scheduling"] = [MemoryScheduler()]
@@ -203,8 +202,7 @@ def run_pipeline(module: Module, options: PipelineOptions | None = None) -> Modu
         strict=options.verify,
         fast_math=options.fast_math,
         reduce_precision=options.reduce_precision,
-        gpu=options.gpu,
-        narrow_products=options.narrow_products,
+        target=options.target,
         tf32=options.tf32,
     )
     PassManager(passes, verify=options.verify, on_pass=options.on_pass).run(module)

@@ -1,5 +1,7 @@
 """Convolutions on GPUs, in the emulator: products whose windows are found where they are read."""
 
+from dataclasses import replace
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from minitensor_jit.ir.shape import Shape
 from minitensor_jit.ir.window import Window, WindowDim
 from minitensor_jit.passes.expander import Expander
 from minitensor_jit.passes.pipeline import PipelineOptions, run_pipeline
+from minitensor_jit.passes.target import GPU
 
 FORMS = {
     "as large as the image": ((2, 3, 9, 11), (5, 3, 3, 3), {"low": 1, "high": 1}, 1),
@@ -65,7 +68,7 @@ def on_gpu(module, args, **options):
 def test_windows_are_read_by_the_product(form):
     module = module_of(*FORMS[form])
     args = arguments(module)
-    bits, kinds = on_gpu(module, args, gpu=True)
+    bits, kinds = on_gpu(module, args, target=GPU)
     np.testing.assert_array_equal(bits, evaluate(module, args)[0].view(np.uint16).reshape(bits.shape))
     assert kinds[0] == "gemm"  # no matrix of windows is made before
 
@@ -74,7 +77,7 @@ def test_windows_are_read_by_the_product(form):
 def test_the_order_of_sums_is_that_of_a_matrix_of_windows(form):
     module = module_of(*FORMS[form])
     args = arguments(module, whole=False)
-    bits, kinds = on_gpu(module, args, gpu=True)
+    bits, kinds = on_gpu(module, args, target=GPU)
     assert "gemm" in kinds
     x, w, bias = (mt.from_numpy(array) for array in args)
     window, groups = FORMS[form][2:]
@@ -92,12 +95,12 @@ def test_the_order_of_sums_is_that_of_a_matrix_of_windows(form):
 def test_narrow_types_go_to_tensor_cores(form):
     module = module_of(*FORMS[form], dtype="bf16")
     args = arguments(module)
-    bits, kinds = on_gpu(module, args, gpu=True, narrow_products=True)
+    bits, kinds = on_gpu(module, args, target=replace(GPU, narrow_products=True))
     assert "tensor-core-gemm" in kinds
     np.testing.assert_array_equal(bits, evaluate(module, args)[0].view(np.uint16).reshape(bits.shape))
 
 
 def test_large_convolutions_are_no_calls_of_the_cpu():
     module = module_of((8, 64, 64, 64), (64, 64, 3, 3), {"low": 1, "high": 1}, 1)
-    Expander(gpu=True).run(module)
+    Expander(GPU).run(module)
     assert not any(i.opcode in ("kernel-call", "convolution") for i in module.entry.instructions)

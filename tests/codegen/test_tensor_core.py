@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 
 import ml_dtypes
 import numpy as np
@@ -16,6 +17,7 @@ from minitensor_jit.codegen.nvptx.kernels import tensor_core
 from minitensor_jit.ir.builder import Builder
 from minitensor_jit.ir.shape import Shape
 from minitensor_jit.passes.pipeline import PipelineOptions, run_pipeline
+from minitensor_jit.passes.target import GPU
 from minitensor_jit.runtime.cuda.program import GpuTarget, KernelLaunch
 
 TARGET = GpuTarget.of("sm_80", multiprocessors=2)
@@ -38,7 +40,9 @@ def module_of(batch, m, k, n, dtype="bf16", transposed=(False, False), epilogue=
         bias = b.parameter(Shape(dtype, (n,)))
         d = b.add(d, b.broadcast(b.convert(bias, "f32"), d.dims, (len(d.dims) - 1,)))
         d = b.multiply(d, b.logistic(d))
-    return run_pipeline(b.build(b.convert(d, dtype)), PipelineOptions(gpu=True, narrow_products=True, verify=True))
+    return run_pipeline(
+        b.build(b.convert(d, dtype)), PipelineOptions(target=replace(GPU, narrow_products=True), verify=True)
+    )
 
 
 def compiled(*size, target=TARGET, **options):

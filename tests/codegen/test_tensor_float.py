@@ -15,6 +15,7 @@ from minitensor_jit.ir.shape import Shape
 from minitensor_jit.ir.text.parser import parse_module
 from minitensor_jit.ir.text.printer import print_module
 from minitensor_jit.passes.pipeline import PipelineOptions, run_pipeline
+from minitensor_jit.passes.target import GPU
 from minitensor_jit.passes.tensor_float import ALGORITHM, TensorFloat32
 from minitensor_jit.runtime.cuda.program import GpuTarget
 
@@ -43,7 +44,7 @@ def rounded(x):
 
 def compare(batch, m, k, n, transposed=(False, False), bias=False):
     module = run_pipeline(
-        module_of(batch, m, k, n, transposed, bias), PipelineOptions(gpu=True, tf32=True, verify=True)
+        module_of(batch, m, k, n, transposed, bias), PipelineOptions(target=GPU, tf32=True, verify=True)
     )
     program = compile_module(module, name="product", target=TARGET)
     rng = np.random.default_rng(0)
@@ -98,7 +99,7 @@ def test_batches_and_what_follows():
 def test_registers_are_enough(tiling, transposed, monkeypatch, tmp_path):
     chosen = tensor_core.TILINGS[tiling]
     monkeypatch.setattr(tensor_core, "tiling_for", lambda *_: chosen)
-    module = run_pipeline(module_of(0, 1024, 1000, 1024, transposed, True), PipelineOptions(gpu=True, tf32=True))
+    module = run_pipeline(module_of(0, 1024, 1000, 1024, transposed, True), PipelineOptions(target=GPU, tf32=True))
     file = tmp_path / "product.ptx"
     file.write_text(compile_module(module, name="product", target=GpuTarget.of("sm_90")).ptx)
     command = ["ptxas", "-v", "-arch=sm_90", str(file), "-o", str(tmp_path / "product.cubin")]
@@ -107,18 +108,18 @@ def test_registers_are_enough(tiling, transposed, monkeypatch, tmp_path):
 
 
 def test_it_has_to_be_allowed():
-    module = run_pipeline(module_of(0, 64, 64, 64), PipelineOptions(gpu=True))
+    module = run_pipeline(module_of(0, 64, 64, 64), PipelineOptions(target=GPU))
     assert "mma.sync" not in compile_module(module, name="product", target=TARGET).ptx
 
 
 @pytest.mark.parametrize(("m", "n"), [(1, 64), (64, 1)])
 def test_products_of_vectors_stay_exact(m, n):
-    module = run_pipeline(module_of(0, m, 64, n), PipelineOptions(gpu=True, tf32=True))
+    module = run_pipeline(module_of(0, m, 64, n), PipelineOptions(target=GPU, tf32=True))
     assert "mma.sync" not in compile_module(module, name="product", target=TARGET).ptx
 
 
 def test_older_processors_multiply_exactly():
-    module = run_pipeline(module_of(0, 64, 64, 64), PipelineOptions(gpu=True, tf32=True))
+    module = run_pipeline(module_of(0, 64, 64, 64), PipelineOptions(target=GPU, tf32=True))
     ptx = compile_module(module, name="product", target=GpuTarget.of("sm_75")).ptx
     assert "mma.sync" not in ptx
     assert "cvt.rna" not in ptx

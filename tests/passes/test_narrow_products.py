@@ -1,5 +1,7 @@
 """Products of narrow arrays for targets that multiply these, and what is done with their elements."""
 
+from dataclasses import replace
+
 import pytest
 
 from minitensor_jit.ir.evaluate.evaluator import evaluate
@@ -10,6 +12,7 @@ from minitensor_jit.passes.fusion.output_fusion import OutputFusion
 from minitensor_jit.passes.narrow_products import NarrowProducts
 from minitensor_jit.passes.narrow_types import NarrowTypes
 from minitensor_jit.passes.pipeline import PipelineOptions, pipeline, run_pipeline
+from minitensor_jit.passes.target import GPU
 
 PRODUCT = """
 HloModule product
@@ -57,7 +60,7 @@ def test_products_that_are_rounded_take_narrow_arrays(moved, left, rest):
     assert not NarrowProducts().run(module)
     # Later passes of targets that have such products leave them.
     assert not NarrowTypes(keep_products=True).run(module)
-    assert not Expander(gpu=True).run(module)
+    assert not Expander(GPU).run(module)
     assert NarrowTypes().run(module)
 
 
@@ -109,6 +112,6 @@ def test_what_is_read_elsewhere_ends_the_fusion():
 
 def test_it_is_no_part_of_the_pipeline_unless_asked_for():
     assert "narrow-products" not in [one.name for one in pipeline()]
-    module = run_pipeline(module_of(), PipelineOptions(gpu=True, narrow_products=True, verify=True))
+    module = run_pipeline(module_of(), PipelineOptions(target=replace(GPU, narrow_products=True), verify=True))
     assert dot_of(module).operands[0].dtype == "bf16"
     assert dot_of(run_pipeline(module_of(), PipelineOptions(verify=True))).operands[0].dtype == "f32"

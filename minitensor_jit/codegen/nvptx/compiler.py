@@ -14,6 +14,7 @@ from ...passes.convolution_canonicalization import ConvolutionCanonicalization
 from ...passes.expander import Expander
 from ...passes.loop_calls import LoopCalls
 from ...passes.narrow_types import NarrowTypes
+from ...passes.target import GPU
 from ...runtime.buffer_assignment import Location
 from ...runtime.cuda.program import Branch, GpuProgram, GpuStep, GpuTarget, KernelLaunch, MemoryCopy, WhileLoop
 from ..check import check_module
@@ -58,7 +59,7 @@ def compile_module(
     # For modules that come without the pipeline.
     for one in (
         ConvolutionCanonicalization(),
-        Expander(gpu=True),
+        Expander(GPU),
         NarrowTypes(keep_products=True),
         LoopCalls(),
     ):

@@ -16,7 +16,7 @@ from .rule import Rule
 from .scalars import SCALAR_RULES
 from .windows import WINDOW_RULES, convolution_as_product
 
-__all__ = ["GPU_RULES", "RULES", "Rule"]
+__all__ = ["RULES", "RULES_WITHOUT_KERNELS", "Rule"]
 
 # By opcode; the first rule that applies is taken.
 RULES: Final[dict[str, list[Rule]]] = {}
@@ -24,5 +24,9 @@ for _family in (SCALAR_RULES, COMPLEX_RULES, LINALG_RULES, INDEXING_RULES, PRODU
     for _opcode, _rule in _family.items():
         RULES.setdefault(_opcode, []).append(_rule)
 
-# Those of GPUs, which have no kernels of whole arrays to call.
-GPU_RULES: Final[dict[str, list[Rule]]] = {**RULES, "convolution": [convolution_as_product], "triangular-solve": []}
+# Those of targets that have no kernels of whole arrays to call.
+RULES_WITHOUT_KERNELS: Final[dict[str, list[Rule]]] = {
+    **RULES,
+    "convolution": [convolution_as_product],
+    "triangular-solve": [],
+}
