@@ -397,7 +397,7 @@ import numpy as np
 import minitensor as mt
 from minitensor.nn import functional as F
 from minitensor_jit.functions.arguments import flatten
-from minitensor_jit.runtime import launcher
+from minitensor_jit.compiler import launcher
 launcher.Launcher.generate = lambda *args, **options: sys.exit("compiled anew")
 f = pickle.load(sys.stdin.buffer)
 x = mt.tensor({values})
