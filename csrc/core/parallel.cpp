@@ -249,8 +249,10 @@ class Demand {
 class Pool {
   public:
     /// Runs the loop over `chunks` chunks of `step` elements. False if another thread has the pool, if there is no
-    /// memory, or if workers sleep who may not be woken up.
-    bool run(int64_t n, int64_t grain, int64_t step, int64_t chunks, RangeFn fn, void* ctx, bool may_wake) {
+    /// memory, or if workers sleep who may not be woken up. Where `woken` is given, it is set to the time when those
+    /// are woken up that slept.
+    bool run(int64_t n, int64_t grain, int64_t step, int64_t chunks, RangeFn fn, void* ctx, bool may_wake,
+             std::chrono::steady_clock::time_point* woken = nullptr) {
         std::unique_lock<std::mutex> owner(owner_, std::try_to_lock);
         if (!owner.owns_lock() || !(may_wake || awake(chunks - 1))) return false;
         spin_.store(chunks <= cpus_, std::memory_order_relaxed);
@@ -274,7 +276,9 @@ class Pool {
         const int cpu = current_cpu();
         caller_cpu_.store(cpu, std::memory_order_relaxed);
         pending_.store(helpers, std::memory_order_relaxed);
-        for (int64_t w = 0; w < helpers; ++w) post(*slots_[w], cpu);
+        bool woke = false;
+        for (int64_t w = 0; w < helpers; ++w) woke |= post(*slots_[w], cpu);
+        if (woke && woken != nullptr) *woken = std::chrono::steady_clock::now();
         const uint64_t forked = forks();
         t_in_region = true;
         run_chunks(0);
@@ -328,7 +332,8 @@ class Pool {
         return static_cast<int64_t>(slots_.size());
     }
 
-    static void post(Slot& slot, int cpu) {
+    /// Returns whether that woke up the worker.
+    static bool post(Slot& slot, int cpu) {
         if (slot.avoids != cpu) {
             move_away(slot.thread, cpu);
             slot.avoids = cpu;
@@ -336,10 +341,14 @@ class Pool {
         // Sequentially consistent with the worker's store to `sleeping` and load of `state`: one of the two sees the
         // other.
         slot.state.store(Slot::kPosted, std::memory_order_seq_cst);
-        if (slot.sleeping.load(std::memory_order_seq_cst)) {
-            { std::lock_guard<std::mutex> lock(slot.mutex); }
-            slot.wake.notify_one();
+        if (!slot.sleeping.load(std::memory_order_seq_cst)) return false;
+        // From here on it counts as awake: nobody pays for waking it up again while it gets there.
+        {
+            std::lock_guard<std::mutex> lock(slot.mutex);
+            slot.sleeping.store(false, std::memory_order_relaxed);
         }
+        slot.wake.notify_one();
+        return true;
     }
 
     /// Runs the present loop's chunk of this number, then what is left of the others.
@@ -423,8 +432,10 @@ class Pool {
             if (!spin_until(posted, !woke_caller && may_spin(cpu))) {
                 std::unique_lock<std::mutex> lock(slot.mutex);
                 slot.sleeping.store(true, std::memory_order_seq_cst);
-                slot.wake.wait(lock, posted);
+                // Woken up too late, it waits for the next loop: where one was worth it, others follow.
+                slot.wake.wait(lock, [&] { return posted() || !slot.sleeping.load(std::memory_order_relaxed); });
                 slot.sleeping.store(false, std::memory_order_relaxed);
+                woke_caller = false;
             }
             if (slot.take()) {
                 slot.cpu.store(current_cpu(), std::memory_order_relaxed);
@@ -511,9 +522,10 @@ void parallel_for(int64_t n, int64_t grain, RangeFn fn, void* ctx, int64_t grain
         if (!workers.run(n, grain, step, chunks, fn, ctx, true)) run_alone(n, grain, fn, ctx);
         return;
     }
-    const auto begin = Demand::Clock::now();
+    auto begin = Demand::Clock::now();
     const bool may_wake = workers.demand.high(begin);
-    if (!workers.run(n, grain, step, chunks, fn, ctx, may_wake)) run_alone(n, grain, fn, ctx);
+    // What it costs to wake somebody up is no work: it would go on being a reason for itself.
+    if (!workers.run(n, grain, step, chunks, fn, ctx, may_wake, &begin)) run_alone(n, grain, fn, ctx);
     workers.demand.note(begin, Demand::Clock::now());
 }
 
