@@ -8,7 +8,7 @@ from ...ir.shape import TupleShape
 from ...ir.size import hint
 from ..sequence_pass import SequencePass
 from .fusion_graph import FusionGraph
-from .fusion_group import MIN_RECOMPUTED_BYTES, Group, is_expensive, is_loop, is_trivial
+from .fusion_group import MIN_KEPT_BYTES, Group, is_expensive, is_loop, is_trivial
 from .outline import Outline, outline
 
 __all__ = ["Fusion"]
@@ -156,7 +156,7 @@ class Fusion(SequencePass):
         if group.kind != "kLoop" or len(group.roots) != 1 or group.roots[0] is computation.root:
             return
         value = group.roots[0]
-        if isinstance(value.shape, TupleShape) or hint(value.shape.nbytes) < MIN_RECOMPUTED_BYTES:
+        if isinstance(value.shape, TupleShape) or hint(value.shape.nbytes) < MIN_KEPT_BYTES:
             return
         # A reshape only gives the output another name.
         names = [

@@ -19,9 +19,11 @@ MAX_OPERANDS: Final = 64
 MAX_REPEATED: Final = 8
 # Under how many different conditions a member's code may be repeated: it doubles with every update of an update.
 MAX_CONDITIONS: Final = 8
-# From so many bytes on an array is out of a core's cache when it is read again: writing it and reading it twice takes
-# as long as computing a polynomial of each element twice, and the memory is free for something else.
-MIN_RECOMPUTED_BYTES: Final = 1 << 20
+# From so many bytes on an array is out of a core's cache when it is read again, and its memory is worth having back.
+MIN_KEPT_BYTES: Final = 1 << 20
+# From so many bytes on several such arrays are out of the last cache as well: writing one and reading it again takes as
+# long as computing a polynomial of each element twice. From the last cache it takes a fraction of that.
+MIN_RECOMPUTED_BYTES: Final = 8 << 20
 # How often an element may be computed that comes from one operand or another: each time both are at hand, and a choice.
 MAX_CHOICES: Final = 4
 # Sharing fewer bytes than this is no reason to merge two loops.
