@@ -227,7 +227,7 @@ void Trace::record(Call& call, uint32_t* node_index) {
     SmallVector<ValueRef, 8> inputs;
     for (size_t i = 0; i < call.operand_count; ++i) inputs.push_back(add_operand(call.operands[i]));
     uint32_t index = add_node(*call.op, inputs.size(), call.device);
-    if (index + 1 == Repetition::kNodes) choosy = is_program_;
+    if (index + 1 >= Repetition::kNodes) choosy = is_program_;  // operands may have been nodes too
     for (const ValueRef& input : inputs) push_operand(input);
     for (size_t i = 0; i < call.param_count; ++i) push_value(call.params[i]);
     TraceNode& node = nodes[index];
