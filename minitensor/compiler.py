@@ -35,18 +35,22 @@ _RUNS = ("eager", "aot_eager", "eager_noexcept")
 
 
 class OptimizedModule(nn.Module):
-    """A module whose calls are compiled; `_orig_mod` is the module itself, whose attributes it has."""
+    """A module whose calls are compiled; `_orig_mod` is the module itself, whose attributes it has.
 
-    def __init__(self, module: nn.Module, fullgraph: bool) -> None:
-        """`fullgraph`: whether all of the module has to be compiled."""
+    `dynamo_ctx` is what compiles it, by PyTorch's name: the compiled function, or the module for an eager backend.
+    """
+
+    def __init__(self, module: nn.Module, fullgraph: bool, eager: bool = False) -> None:
+        """`fullgraph`: whether all of the module has to be compiled; `eager`: whether it runs as it is."""
         super().__init__()
         self._orig_mod = module
-        self._fullgraph = fullgraph
-        self._compiled = _compiled(module, fullgraph)
+        self._fullgraph, self._eager = fullgraph, eager
+        # Not as a child: its parameters are there once.
+        self.__dict__["dynamo_ctx"] = module if eager else _compiled(module, fullgraph)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the module, compiled; its hooks run with it."""
-        return self._compiled(*args, **kwargs)
+        return self.__dict__["dynamo_ctx"](*args, **kwargs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Call the module's own `forward`."""
@@ -63,7 +67,7 @@ class OptimizedModule(nn.Module):
 
     def __reduce__(self) -> Any:
         """Code is no part of a file: what is loaded compiles anew."""
-        return OptimizedModule, (self._modules["_orig_mod"], self._fullgraph)
+        return OptimizedModule, (self._modules["_orig_mod"], self._fullgraph, self._eager)
 
 
 def _compiled(fn: Callable[..., Any], fullgraph: bool) -> Callable[..., Any]:
@@ -125,9 +129,9 @@ def compile(
     if not callable(model):
         raise RuntimeError(f"compile: expected something callable, got {type(model).__name__}")
     backend = _known(get_default_backend() if backend is None else backend)
-    if disable or backend in _RUNS:
-        return model
-    return (OptimizedModule if isinstance(model, nn.Module) else _compiled)(model, fullgraph)
+    if isinstance(model, nn.Module) and not disable:
+        return OptimizedModule(model, fullgraph, backend in _RUNS)
+    return model if disable or backend in _RUNS else _compiled(model, fullgraph)
 
 
 def list_backends(exclude_tags: Any = ()) -> list[str]:

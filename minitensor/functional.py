@@ -6,7 +6,7 @@ from typing import Any
 
 from minitensor import _C
 
-__all__ = ["is_tensor", "numel"]
+__all__ = ["is_tensor", "numel", "typename"]
 
 Tensor = _C.Tensor
 
@@ -19,3 +19,12 @@ def is_tensor(obj: Any) -> bool:
 def numel(input: Any) -> int:
     """The number of elements."""
     return int(input.numel())
+
+
+def typename(obj: Any, /) -> str:
+    """The name of an object's type, or of a class, with its module: of a tensor that of its old constructor, `LongTensor` and so on."""
+    if isinstance(obj, Tensor):
+        return str(obj.type())
+    named = obj if hasattr(obj, "__qualname__") else type(obj)
+    module = getattr(named, "__module__", None) or ""
+    return str(named.__qualname__ if module in ("", "builtins") else f"{module}.{named.__qualname__}")

@@ -26,7 +26,7 @@ _AT = {
     "utils.data.datapipes.map": "callable=utils.data.datapipes.map.pipes combinatorics=utils.data.datapipes.map.pipes "
     "combining=utils.data.datapipes.map.pipes grouping=utils.data.datapipes.map.pipes "
     "utils=utils.data.datapipes.map.pipes",
-    "utils.tensorboard": "summary=utils.tensorboard.summaries",
+    "utils.tensorboard": "summary=as_torch.summary",
 }
 
 # By PyTorch's names.

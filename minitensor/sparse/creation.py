@@ -51,7 +51,7 @@ def _finished(made: Any, requires_grad: bool) -> Any:
 
 
 def sparse_coo_tensor(
-    indices: Any, values: Any = None, size: Any = None, *, dtype: Any = None, device: Any = None,
+    indices: Any = None, values: Any = None, size: Any = None, *, dtype: Any = None, device: Any = None,
     pin_memory: bool = False, requires_grad: bool = False, check_invariants: bool | None = None,
     is_coalesced: bool | None = None,
 ) -> Any:  # fmt: skip
@@ -64,15 +64,17 @@ def sparse_coo_tensor(
     """
     with _C.DisableTorchFunctionSubclass():
         if values is None:
-            if size is not None:
+            if (size is None) == (indices is None):
                 raise TypeError("sparse_coo_tensor() takes a size, or indices and values")
-            sizes = _sizes(indices, "sparse_coo_tensor")
+            sizes = _sizes(indices if size is None else size, "sparse_coo_tensor")
             none = _C.empty((len(sizes), 0), _C.int64, device)
             made = build(
                 Pattern(sparse_coo, sizes, (none,), True),
                 _C.empty((0,), dtype if dtype is not None else _C.get_default_dtype(), device),
             )
             return _finished(made, requires_grad)
+        if indices is None:
+            raise TypeError("sparse_coo_tensor() takes a size, or indices and values")
         elements = _values(values, dtype, device)
         places = _indices(indices, None, elements.device).to(_C.int64)
         sizes = _coo_size(places, elements, size)

@@ -348,3 +348,11 @@ def test_assert_close_compares_components():
     moved = mt.tensor([[3.0, 0, 9], [4, 0, 0]]).to_sparse_csr()
     with pytest.raises(AssertionError, match="Sparse CSR crow_indices are not equal"):
         close(s.to_sparse_csr(), moved)
+
+
+def test_an_empty_one_by_its_size():
+    made = mt.sparse_coo_tensor(size=(5, 3))
+    assert (made.shape, made._nnz(), made.dtype) == ((5, 3), 0, mt.float32)
+    for given in ({}, {"values": mt.ones(1)}, {"indices": [[0]], "size": (1,)}):
+        with pytest.raises(TypeError, match="takes a size, or indices and values"):
+            mt.sparse_coo_tensor(**given)

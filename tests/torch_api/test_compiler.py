@@ -142,6 +142,22 @@ def test_reset_forgets_code():
     assert mt.jit.cache_info()["size"] == 0
 
 
+def test_modules_for_eager_backends_look_like_compiled_ones():
+    net = mt.nn.Linear(2, 3)
+    x = mt.ones(1, 2)
+    for backend in ("eager", "inductor"):
+        made = mt.compile(net, backend=backend)
+        assert made._orig_mod is net
+        assert list(made.state_dict()) == ["_orig_mod.weight", "_orig_mod.bias"]
+        assert len(list(made.parameters())) == 2
+        assert mt.equal(made(x), net(x))
+        assert callable(made.dynamo_ctx)
+        again = pickle.loads(pickle.dumps(made))
+        assert mt.equal(again(x), net(x))
+        assert (again.dynamo_ctx is again._orig_mod) == (backend == "eager")
+    assert mt.compile(net, disable=True) is net
+
+
 class TestStance:
     """What PyTorch documents of `torch.compiler.set_stance`."""
 

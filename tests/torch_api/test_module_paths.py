@@ -38,8 +38,6 @@ NOT_HERE = {
     "torch.optim.adamw": "adamw",
     "torch.utils.benchmark.utils.common": "set_torch_threads",
     "torch.utils.data.datapipes.map.callable": "default_fn",
-    "torch.utils.tensorboard.summary": "half_to_int int_to_half hparams histogram_raw make_histogram image_boxes "
-    "draw_boxes make_image video make_video audio custom_scalars pr_curve pr_curve_raw compute_curve mesh tensor_proto",
 }
 
 
@@ -103,3 +101,26 @@ def test_arguments_by_name_are_scattered():
     assert [[t.tolist() for t in part] for part in given] == [[[0, 1]], [[2, 3]]]
     assert [part["k"].tolist() for part in named] == [[1], [1]]
     assert mt.nn.parallel.parts.scatter_kwargs((), None, ["cpu"]) == ((), ())
+
+
+def test_flat_tensors():
+    utils = loaded("_utils")
+    parts = [mt.ones(2), mt.zeros(2, 2)]
+    flat = utils._flatten_dense_tensors(parts)
+    assert flat.tolist() == [1, 1, 0, 0, 0, 0]
+    back = utils._unflatten_dense_tensors(flat, parts)
+    assert [part.shape for part in back] == [part.shape for part in parts]
+    assert back[1].data_ptr() == flat[2:].data_ptr()
+    groups = utils._take_tensors([mt.ones(2), mt.ones(3), mt.arange(1), mt.ones(1)], 12)
+    assert [[t.tolist() for t in group] for group in groups] == [[[1, 1]], [[1, 1, 1]], [[0]], [[1]]]
+    assert (utils._get_device_index(3), utils._get_device_index("cuda:1")) == (3, 1)
+    assert utils._get_device_index("cpu", allow_cpu=True) == -1
+    with pytest.raises(ValueError, match="Expected a non cpu device"):
+        utils._get_device_index("cpu")
+    with pytest.raises(ValueError, match="specified index"):
+        utils._get_device_index("cuda")
+
+
+def test_names_of_types():
+    assert mt.typename(mt.arange(2)) == "minitensor.LongTensor"  # under the alias torch.LongTensor
+    assert [mt.typename(x) for x in (3, int, mt.nn.Linear)] == ["int", "int", "minitensor.nn.modules.linear.Linear"]

@@ -10,18 +10,23 @@ from typing import Any
 __all__ = ["histogram", "image", "numbers", "scalar", "text"]
 
 
-def proto(module: str) -> Any:
-    """One of TensorBoard's modules of messages; ImportError that says how to install it."""
+def message(module: str) -> Any:
+    """One of TensorBoard's modules; ImportError that says how to install it."""
     import importlib
 
     try:
-        return importlib.import_module(f"tensorboard.compat.proto.{module}")
+        return importlib.import_module(f"tensorboard.{module}")
     except ModuleNotFoundError as error:
         raise ImportError("SummaryWriter needs the package tensorboard: pip install tensorboard") from error
 
 
+def proto(module: str) -> Any:
+    """One of its modules of messages."""
+    return message(f"compat.proto.{module}")
+
+
 def numbers(value: Any) -> Any:
-    """A tensor, an array or a number as a NumPy array."""
+    """A tensor, an array or a number as a NumPy array; NotImplementedError for anything else."""
     import numpy as np
 
     import minitensor as mt
@@ -29,6 +34,8 @@ def numbers(value: Any) -> Any:
     if isinstance(value, mt.Tensor):
         value = value.detach().cpu()
         return (value.float() if value.dtype == mt.bfloat16 else value).numpy()
+    if not isinstance(value, np.ndarray) and not np.isscalar(value):
+        raise NotImplementedError(f"Got {type(value)}, but numpy array or torch tensor are expected.")
     return np.asarray(value)
 
 

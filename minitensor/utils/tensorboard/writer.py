@@ -6,10 +6,12 @@ import datetime
 import os
 import socket
 import time
-from collections.abc import Mapping
+import urllib.parse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from minitensor.utils.tensorboard import summaries
+from minitensor.utils.tensorboard import plugins, summaries
 
 __all__ = ["FileWriter", "SummaryWriter"]
 
@@ -49,7 +51,7 @@ class FileWriter:
 
 
 class SummaryWriter:
-    """Scalars, histograms, images and texts of a run, for TensorBoard.
+    """Scalars, histograms, images, figures, sounds, texts, curves and embeddings of a run, for TensorBoard.
 
     Files go to ``log_dir``, by default ``runs/`` and the time, the host and ``comment``. ImportError without the
     package tensorboard. Steps before ``purge_step`` of an earlier run are dropped.
@@ -70,6 +72,7 @@ class SummaryWriter:
         self.log_dir = str(log_dir)
         self._options = max_queue, flush_secs, filename_suffix
         self._others: dict[str, FileWriter] = {}
+        self._projector: Any = None
         self.file_writer: FileWriter | None = None
         writer = self._get_file_writer()
         if purge_step is not None:
@@ -153,11 +156,109 @@ class SummaryWriter:
         """Write a text in Markdown."""
         self._get_file_writer().add_summary(summaries.text(tag, text_string), global_step, walltime)
 
+    def add_audio(
+        self,
+        tag: str,
+        snd_tensor: Any,
+        global_step: int | None = None,
+        sample_rate: int = 44100,
+        walltime: float | None = None,
+    ) -> None:
+        """Write sound of one channel, numbers in [-1, 1]."""
+        self._get_file_writer().add_summary(plugins.audio(tag, snd_tensor, sample_rate), global_step, walltime)
+
+    def add_pr_curve(
+        self,
+        tag: str,
+        labels: Any,
+        predictions: Any,
+        global_step: int | None = None,
+        num_thresholds: int = 127,
+        weights: Any = None,
+        walltime: float | None = None,
+    ) -> None:
+        """Write precision and recall at up to 127 thresholds; predictions are in [0, 1], labels true or false."""
+        made = plugins.pr_curve(tag, labels, predictions, num_thresholds, weights)
+        self._get_file_writer().add_summary(made, global_step, walltime)
+
+    def add_figure(
+        self,
+        tag: str,
+        figure: Any,
+        global_step: int | None = None,
+        close: bool = True,
+        walltime: float | None = None,
+    ) -> None:
+        """Write a figure of Matplotlib, or several side by side, as a picture, and close them if `close`."""
+        pixels = plugins.figure(figure, close)
+        self.add_image(tag, pixels, global_step, walltime, "CHW" if pixels.ndim == 3 else "NCHW")
+
+    def add_hparams(
+        self,
+        hparam_dict: Mapping[str, Any],
+        metric_dict: Mapping[str, Any],
+        hparam_domain_discrete: Mapping[str, Sequence[Any]] | None = None,
+        run_name: str | None = None,
+        global_step: int | None = None,
+    ) -> None:
+        """Write hyperparameters and what was measured with them, as a run of its own below the folder.
+
+        Hyperparameters are numbers, texts, bools or tensors of one element. TypeError unless both are dicts.
+        """
+        if type(hparam_dict) is not dict or type(metric_dict) is not dict:
+            raise TypeError("hparam_dict and metric_dict should be dictionary.")
+        made = plugins.hparams(hparam_dict, metric_dict, hparam_domain_discrete)
+        with SummaryWriter(os.path.join(self.log_dir, run_name or str(time.time()))) as run:
+            for summary in made:
+                run._get_file_writer().add_summary(summary, global_step)
+            for tag, value in metric_dict.items():
+                run.add_scalar(tag, value, global_step)
+
+    def add_custom_scalars(self, layout: Mapping[str, Mapping[str, Sequence[Any]]]) -> None:
+        """Write charts by category and title: ["Multiline", tags], or ["Margin", (value, lower, upper)]."""
+        self._get_file_writer().add_summary(plugins.custom_scalars(layout))
+
+    def add_custom_scalars_multilinechart(
+        self, tags: Sequence[str], category: str = "default", title: str = "untitled"
+    ) -> None:
+        """Write one chart with a line for each tag."""
+        self.add_custom_scalars({category: {title: ["Multiline", tags]}})
+
+    def add_custom_scalars_marginchart(
+        self, tags: Sequence[str], category: str = "default", title: str = "untitled"
+    ) -> None:
+        """Write one chart of three tags: a value, and what it lies between."""
+        self.add_custom_scalars({category: {title: ["Margin", tags]}})
+
+    def add_embedding(
+        self,
+        mat: Any,
+        metadata: Sequence[Any] | None = None,
+        label_img: Any = None,
+        global_step: int | None = None,
+        tag: str = "default",
+        metadata_header: Sequence[str] | None = None,
+    ) -> None:
+        """Write vectors `[count, size]` for the projector, with labels and pictures `[count, channels, h, w]` of each.
+
+        With `metadata_header` each label is a list of as many columns. Files go below the folder.
+        """
+        from google.protobuf import text_format
+
+        step = 0 if global_step is None else int(global_step)
+        place = f"{str(step).zfill(5)}/{urllib.parse.quote(tag, safe='')}"
+        folder = Path(self.log_dir)
+        info = plugins.embedding(folder, place, tag, mat, metadata, label_img, metadata_header, step)
+        if self._projector is None:
+            self._projector = summaries.message("plugins.projector.projector_config_pb2").ProjectorConfig()
+        self._projector.embeddings.append(info)
+        text = text_format.MessageToString(self._projector)
+        (folder / "projector_config.pbtxt").write_text(text, encoding="utf-8")
+
     def __getattr__(self, name: str) -> Any:
-        kinds = ("audio", "custom_scalars", "embedding", "figure", "graph", "hparams", "mesh", "pr_curve", "video")
-        if name.removeprefix("add_") in kinds and name.startswith("add_"):
+        if name in ("add_graph", "add_mesh", "add_onnx_graph", "add_video"):
             raise NotImplementedError(
-                f"SummaryWriter.{name} is not supported: scalars, histograms, images and texts are written"
+                f"SummaryWriter.{name} is not supported: graphs, meshes and videos are not written"
             )
         raise AttributeError(f"'SummaryWriter' object has no attribute '{name}'")
 
