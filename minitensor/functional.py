@@ -22,7 +22,7 @@ def numel(input: Any) -> int:
 
 
 def typename(obj: Any, /) -> str:
-    """The name of an object's type, or of a class, with its module: of a tensor that of its old constructor, `LongTensor` and so on."""
+    """The name of an object's type, or of a class, with its module: of a tensor that of its old constructor."""
     if isinstance(obj, Tensor):
         return str(obj.type())
     named = obj if hasattr(obj, "__qualname__") else type(obj)
