@@ -7,7 +7,7 @@ from collections import namedtuple
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-import minitensor as mt
+from minitensor import _C
 
 __all__ = [
     "Backend",
@@ -126,7 +126,7 @@ def is_torchelastic_launched() -> bool:
 
 def get_default_backend_for_device(device: Any) -> str:
     """Return the backend for tensors of a device. ValueError if there is none."""
-    kind = mt.device(device).type
+    kind = _C.device(device).type
     if kind not in Backend.default_device_backend_map:
         raise ValueError(f"Default backend not registered for device : {device}")
     return Backend.default_device_backend_map[kind]

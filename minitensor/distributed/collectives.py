@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-import minitensor as mt
+from minitensor._C import Tensor
 from minitensor.distributed.process_group import ProcessGroup, described
 from minitensor.distributed.reduce_op import ReduceOp, checked_op
 from minitensor.distributed.work import Work
@@ -34,7 +34,7 @@ __all__ = [
 
 
 def _tensor(value: Any, name: str) -> Any:
-    if not isinstance(value, mt.Tensor):
+    if not isinstance(value, Tensor):
         raise TypeError(
             f"Invalid function argument. Expected parameter `{name}` of type torch.Tensor but got {type(value)} "
             "instead."
@@ -43,7 +43,7 @@ def _tensor(value: Any, name: str) -> Any:
 
 
 def _tensors(value: Any, name: str) -> list[Any]:
-    if not isinstance(value, (list, tuple)) or not all(isinstance(one, mt.Tensor) for one in value):
+    if not isinstance(value, (list, tuple)) or not all(isinstance(one, Tensor) for one in value):
         raise TypeError(
             f"Invalid function argument. Expected parameter `{name}` of type List[torch.Tensor] but got {type(value)}"
             + (f" with elements of type {[type(one) for one in value]}" if isinstance(value, (list, tuple)) else "")
@@ -103,7 +103,7 @@ def all_reduce(tensor: Any, op: Any = ReduceOp.SUM, group: Any = None, async_op:
 
 def all_reduce_coalesced(tensors: Any, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False) -> Any:
     """Combine lists of tensors of one dtype, as by `all_reduce`; return a future if `async_op`."""
-    given_tensors = [tensors] if isinstance(tensors, mt.Tensor) else _tensors(tensors, "tensors")
+    given_tensors = [tensors] if isinstance(tensors, Tensor) else _tensors(tensors, "tensors")
     if not_in_group(group, "all_reduce_coalesced"):
         return None
     if not given_tensors:

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any
 
-import minitensor as mt
+from minitensor._C import from_numpy
 from minitensor.distributed.collectives import (
     all_gather_into_tensor,
     all_reduce,
@@ -137,4 +137,4 @@ def number_of(group: Any = None) -> int:
 
 def tensor_of(array: Any) -> Any:
     """A tensor over memory that compiled code owns."""
-    return mt.from_numpy(array)
+    return from_numpy(array)

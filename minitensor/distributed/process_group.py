@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, NoReturn
 
-import minitensor as mt
 from minitensor import _C, _forks
+from minitensor._C import device
 from minitensor.distributed.errors import DistBackendError
 from minitensor.distributed.group_calls import GroupCalls
 from minitensor.distributed.reduce_op import RedOpType
@@ -95,7 +95,7 @@ class ProcessGroup(GroupCalls):
 
     @property
     def _device_types(self) -> list[Any]:
-        return [mt.device("cpu")]
+        return [device("cpu")]
 
     def _get_sequence_number_for_group(self) -> int:
         return self._sequence

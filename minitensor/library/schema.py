@@ -10,16 +10,16 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-import minitensor as mt
+from minitensor._C import Tensor, device, dtype
 
 __all__ = ["Parameter", "Schema", "infer_schema", "parse"]
 
 _NUMBER = typing.Union[int, float, bool]  # noqa: UP007
 _BASE: dict[Any, str] = {
-    mt.Tensor: "Tensor", int: "SymInt", float: "float", bool: "bool", str: "str", mt.dtype: "ScalarType",
-    mt.device: "Device",
+    Tensor: "Tensor", int: "SymInt", float: "float", bool: "bool", str: "str", dtype: "ScalarType",
+    device: "Device",
 }  # fmt: skip
-_RETURNS: dict[Any, str] = {mt.Tensor: "Tensor", int: "SymInt", float: "float", bool: "bool"}
+_RETURNS: dict[Any, str] = {Tensor: "Tensor", int: "SymInt", float: "float", bool: "bool"}
 
 
 @dataclass(frozen=True)
@@ -74,9 +74,9 @@ def _default_text(function: Any, name: str, value: Any) -> str:
         return str(value)
     if isinstance(value, str):
         return f'"{value}"'
-    if isinstance(value, mt.dtype):
+    if isinstance(value, dtype):
         return str(value).rpartition(".")[2]
-    if isinstance(value, mt.device):
+    if isinstance(value, device):
         return f'"{value}"'
     _fail(
         function,
@@ -153,7 +153,7 @@ def _return_text(function: Any, annotation: Any) -> str:
 
 
 def _one_return(function: Any, annotation: Any) -> str:
-    text = "Tensor[]" if annotation == list[mt.Tensor] else _type_text(annotation)
+    text = "Tensor[]" if annotation == list[Tensor] else _type_text(annotation)
     if text not in ("Tensor", "Tensor[]", "SymInt", "float", "bool", "Scalar"):
         _fail(function, f"Return has unsupported type {annotation}. The valid types are: {_RETURNS}.")
     return text

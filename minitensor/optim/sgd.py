@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import minitensor as mt
+from minitensor._C import Tensor
 from minitensor.optim import lists
 from minitensor.optim.list_optimizer import ListOptimizer, check_fused, check_number, check_rate, descent, option
 from minitensor.optim.optimizer import ParamsT
@@ -27,10 +27,10 @@ class SGD(ListOptimizer):
     def __init__(
         self,
         params: ParamsT,
-        lr: float | mt.Tensor = 1e-3,
+        lr: float | Tensor = 1e-3,
         momentum: float = 0,
         dampening: float = 0,
-        weight_decay: float | mt.Tensor = 0,
+        weight_decay: float | Tensor = 0,
         nesterov: bool = False,
         *,
         maximize: bool = False,

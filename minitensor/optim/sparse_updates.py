@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import minitensor as mt
+from minitensor.autograd import no_grad
 from minitensor.sparse.conversion import coalesce
 from minitensor.sparse.elementwise import add, add_to_dense_, multiply
 from minitensor.sparse.masks import at_places
@@ -65,5 +65,5 @@ def adam(group: dict[str, Any], param: Any, grad: Any, state: dict[str, Any]) ->
     add_to_dense_(state["exp_avg_sq"], build(pattern, change_of_square))
     mean, square = change + old, change_of_square + old_square
     size = group["lr"] * math.sqrt(1 - beta2**step) / (1 - beta1**step)
-    with mt.no_grad():
+    with no_grad():
         add_to_dense_(param, build(pattern, mean / (square.sqrt() + group["eps"]) * -size))

@@ -8,7 +8,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-import minitensor as mt
+from minitensor.autograd import no_grad
 from minitensor.nn import Module
 from minitensor.scripting.functions import ScriptFunction
 from minitensor.scripting.modules import (
@@ -64,7 +64,7 @@ def trace(
                 "trace doesn't support compiling individual module's functions.\nPlease use trace_module"
             )
         func = func.__self__
-    with mt.no_grad():
+    with no_grad():
         if example_kwarg_inputs is not None:
             func(**example_kwarg_inputs)
         else:
@@ -82,7 +82,7 @@ def trace_module(
         raise AttributeError("expected torch.nn.Module as the first argument")
     if not isinstance(inputs, dict):
         raise AttributeError("expected a dictionary of (method_name, input) pairs")
-    with mt.no_grad():
+    with no_grad():
         for name, example in inputs.items():
             call = mod if name == "forward" else getattr(mod, name)
             if example_inputs_is_kwarg:

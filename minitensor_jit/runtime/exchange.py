@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-import minitensor as mt
+from minitensor._C import bfloat16, from_numpy
 from minitensor.ops.collective import GROUPS, REDUCTIONS
 
 from ..ir.module import Instruction
@@ -113,5 +113,5 @@ class _Arrays:
         else:
             memory = memoryview((ctypes.c_char * shape.nbytes).from_address(address)).cast("B")
             array = np.frombuffer(memory, np.uint8).view(dtype).reshape(shape.dims)
-        tensor = mt.from_numpy(array)
-        return tensor.view(mt.bfloat16) if narrow else tensor
+        tensor = from_numpy(array)
+        return tensor.view(bfloat16) if narrow else tensor

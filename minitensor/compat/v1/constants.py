@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-import minitensor as mt
+from minitensor import _C
+from minitensor._C import from_numpy, int32, int64
 from minitensor.compat.v1.graph import Tensor, get_default_graph
 from minitensor.compat.v1.inference import NUMPY_TYPES, dtype_of, probes
 from minitensor.compat.v1.shapes import TensorShape
@@ -26,9 +27,9 @@ __all__ = [
 _HOST = 64  # integers up to so many may be sizes, and are known while a graph is made
 
 
-def as_dtype(dtype: Any) -> mt.dtype:
+def as_dtype(dtype: Any) -> _C.dtype:
     """The dtype that one of ours, of NumPy's or a name stands for."""
-    if isinstance(dtype, mt.dtype):
+    if isinstance(dtype, _C.dtype):
         return dtype
     name = dtype.removesuffix("_ref") if isinstance(dtype, str) else dtype
     try:
@@ -62,12 +63,12 @@ def constant(
     host = array.dtype in (np.int32, np.int64) and array.size <= _HOST
     known = [array] * 3 if host else probes(found_shape, kind)
     op = get_default_graph().add("Const", lambda: (), name=name, kind="constant", found=[(kind, found_shape, known)])
-    op.held = array if host else mt.from_numpy(np.array(array))
+    op.held = array if host else from_numpy(np.array(array))
     return op.outputs[0]
 
 
-def _array(value: Any, dtype: mt.dtype | None) -> np.ndarray:
-    if isinstance(value, mt.Tensor):
+def _array(value: Any, dtype: _C.dtype | None) -> np.ndarray:
+    if isinstance(value, _C.Tensor):
         value = value.detach().numpy()
     given = isinstance(value, np.ndarray | np.generic)
     try:
@@ -121,7 +122,7 @@ def _holds_tensor(value: Any) -> bool:
     return isinstance(getattr(value, "graph_element", value), Tensor)
 
 
-def _word(dtype: mt.dtype) -> str:
+def _word(dtype: _C.dtype) -> str:
     return str(dtype).rpartition(".")[2]
 
 
@@ -153,7 +154,7 @@ def sizes_of(value: Any) -> Tensor:
         if not value:
             return constant(np.zeros(0, np.int32), name="shape")
     tensor = convert_to_tensor(value)
-    if tensor.dtype not in (mt.int32, mt.int64):
+    if tensor.dtype not in (int32, int64):
         raise TypeError(f"sizes must be int32 or int64, not {_word(tensor.dtype)}")
     return tensor
 

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-import minitensor as mt
 from minitensor import _C, _forks
 from minitensor.compat.v1.inference import REFUSALS, Found, as_tensor, infer, probes
 from minitensor.compat.v1.shapes import TensorShape
@@ -99,7 +98,7 @@ class Operation:
         for place, value in enumerate(values):
             if place not in self.host_inputs:
                 value = as_tensor(value, device)
-            elif isinstance(value, mt.Tensor):
+            elif isinstance(value, _C.Tensor):
                 value = np.asarray(value.tolist(), np.int32)
             prepared.append(value)
         return self._call(*prepared, **named)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import minitensor as mt
+from minitensor._C import float32
 from minitensor.compat.v1 import array_ops, random_ops
 from minitensor.compat.v1.constants import constant
 from minitensor.compat.v1.graph import Tensor
@@ -24,43 +24,43 @@ __all__ = [
 Initializer = Callable[..., Tensor]
 
 
-def zeros_initializer(dtype: Any = mt.float32) -> Initializer:
+def zeros_initializer(dtype: Any = float32) -> Initializer:
     """Zeros."""
     return lambda shape, kind=dtype, partition_info=None: array_ops.zeros(shape, kind)
 
 
-def ones_initializer(dtype: Any = mt.float32) -> Initializer:
+def ones_initializer(dtype: Any = float32) -> Initializer:
     """Ones."""
     return lambda shape, kind=dtype, partition_info=None: array_ops.ones(shape, kind)
 
 
-def constant_initializer(value: Any = 0, dtype: Any = mt.float32, verify_shape: bool = False) -> Initializer:
+def constant_initializer(value: Any = 0, dtype: Any = float32, verify_shape: bool = False) -> Initializer:
     """These numbers."""
     return lambda shape, kind=dtype, partition_info=None: constant(value, kind, shape)
 
 
 def random_normal_initializer(
-    mean: float = 0.0, stddev: float = 1.0, seed: int | None = None, dtype: Any = mt.float32
+    mean: float = 0.0, stddev: float = 1.0, seed: int | None = None, dtype: Any = float32
 ) -> Initializer:
     """Normally distributed numbers."""
     return lambda shape, kind=dtype, partition_info=None: random_ops.random_normal(shape, mean, stddev, kind, seed)
 
 
 def truncated_normal_initializer(
-    mean: float = 0.0, stddev: float = 1.0, seed: int | None = None, dtype: Any = mt.float32
+    mean: float = 0.0, stddev: float = 1.0, seed: int | None = None, dtype: Any = float32
 ) -> Initializer:
     """Normally distributed numbers, none further than two standard deviations from the mean."""
     return lambda shape, kind=dtype, partition_info=None: random_ops.truncated_normal(shape, mean, stddev, kind, seed)
 
 
 def random_uniform_initializer(
-    minval: float = 0, maxval: float | None = None, seed: int | None = None, dtype: Any = mt.float32
+    minval: float = 0, maxval: float | None = None, seed: int | None = None, dtype: Any = float32
 ) -> Initializer:
     """Uniformly distributed numbers."""
     return lambda shape, kind=dtype, partition_info=None: random_ops.random_uniform(shape, minval, maxval, kind, seed)
 
 
-def glorot_uniform_initializer(seed: int | None = None, dtype: Any = mt.float32) -> Initializer:
+def glorot_uniform_initializer(seed: int | None = None, dtype: Any = float32) -> Initializer:
     """Uniformly distributed numbers within sqrt(6 / (fan_in + fan_out)): Glorot and Bengio, 2010."""
 
     def make(shape: Any, kind: Any = dtype, partition_info: Any = None) -> Tensor:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import minitensor as mt
+from minitensor import _C
+from minitensor._C import int64
 from minitensor.compat.v1 import array_ops
 from minitensor.compat.v1.constants import constant, convert_to_tensor
 from minitensor.compat.v1.gradients import gradients
@@ -141,7 +142,7 @@ class Optimizer:
         """What the update takes after the gradient."""
         return [self._learning_rate()]
 
-    def _update(self) -> Callable[..., mt.Tensor]:
+    def _update(self) -> Callable[..., _C.Tensor]:
         """What changes a variable: of it, what is kept beside it, the gradient, and the numbers."""
         raise NotImplementedError
 
@@ -163,7 +164,7 @@ class GradientDescentOptimizer(Optimizer):
         """`learning_rate`: a number, a tensor, or a function that gives one."""
         super().__init__(learning_rate, name)
 
-    def _update(self) -> Callable[..., mt.Tensor]:
+    def _update(self) -> Callable[..., _C.Tensor]:
         return lambda w, g, rate: w.sub_(g * rate)
 
 
@@ -188,10 +189,10 @@ class MomentumOptimizer(Optimizer):
     def _numbers(self, variables: list[Variable]) -> list[Any]:
         return [self._learning_rate(), self._momentum]
 
-    def _update(self) -> Callable[..., mt.Tensor]:
+    def _update(self) -> Callable[..., _C.Tensor]:
         nesterov = self._nesterov
 
-        def update(w: mt.Tensor, a: mt.Tensor, g: mt.Tensor, rate: mt.Tensor, momentum: mt.Tensor) -> mt.Tensor:
+        def update(w: _C.Tensor, a: _C.Tensor, g: _C.Tensor, rate: _C.Tensor, momentum: _C.Tensor) -> _C.Tensor:
             a.mul_(momentum).add_(g)
             return w.sub_((g + a * momentum) * rate if nesterov else a * rate)
 
@@ -219,8 +220,8 @@ class AdagradOptimizer(Optimizer):
     def _initial(self, slot: str) -> float:
         return self._begin
 
-    def _update(self) -> Callable[..., mt.Tensor]:
-        def update(w: mt.Tensor, a: mt.Tensor, g: mt.Tensor, rate: mt.Tensor) -> mt.Tensor:
+    def _update(self) -> Callable[..., _C.Tensor]:
+        def update(w: _C.Tensor, a: _C.Tensor, g: _C.Tensor, rate: _C.Tensor) -> _C.Tensor:
             a.add_(g * g)
             return w.sub_(g * rate / a.sqrt())
 
@@ -258,8 +259,8 @@ class RMSPropOptimizer(Optimizer):
     def _numbers(self, variables: list[Variable]) -> list[Any]:
         return [self._learning_rate(), *self._rest]
 
-    def _update(self) -> Callable[..., mt.Tensor]:
-        def update(w: mt.Tensor, s: mt.Tensor, m: mt.Tensor, *others: mt.Tensor) -> mt.Tensor:
+    def _update(self) -> Callable[..., _C.Tensor]:
+        def update(w: _C.Tensor, s: _C.Tensor, m: _C.Tensor, *others: _C.Tensor) -> _C.Tensor:
             *mean, g, rate, decay, momentum, epsilon = others
             s.add_((g * g - s) * (1 - decay))
             spread = s
@@ -305,11 +306,11 @@ class AdamOptimizer(Optimizer):
                 ]
         return [*self._powers, self._learning_rate(), *self._betas, self._epsilon]
 
-    def _update(self) -> Callable[..., mt.Tensor]:
+    def _update(self) -> Callable[..., _C.Tensor]:
         def update(
-            w: mt.Tensor, m: mt.Tensor, v: mt.Tensor, g: mt.Tensor, power1: mt.Tensor, power2: mt.Tensor,
-            rate: mt.Tensor, beta1: mt.Tensor, beta2: mt.Tensor, epsilon: mt.Tensor,
-        ) -> mt.Tensor:  # fmt: skip
+            w: _C.Tensor, m: _C.Tensor, v: _C.Tensor, g: _C.Tensor, power1: _C.Tensor, power2: _C.Tensor,
+            rate: _C.Tensor, beta1: _C.Tensor, beta2: _C.Tensor, epsilon: _C.Tensor,
+        ) -> _C.Tensor:  # fmt: skip
             now = rate * (1 - power2).sqrt() / (1 - power1)
             m.add_((g - m) * (1 - beta1))
             v.add_((g * g - v) * (1 - beta2))
@@ -341,7 +342,7 @@ def create_global_step(graph: Any = None) -> Variable:
     if get_global_step(target) is not None:
         raise ValueError('"global_step" already exists.')
     with target.as_default(), target.name_scope(None):
-        made = Variable(constant(0, mt.int64), trainable=False, name="global_step")
+        made = Variable(constant(0, int64), trainable=False, name="global_step")
     target.add_to_collection(GraphKeys.GLOBAL_STEP, made)
     return made
 

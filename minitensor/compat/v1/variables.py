@@ -7,7 +7,8 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import minitensor as mt
+from minitensor import _C
+from minitensor._C import float32
 from minitensor.compat.v1 import initializers
 from minitensor.compat.v1.constants import as_dtype, convert_to_tensor
 from minitensor.compat.v1.graph import Graph, GraphKeys, Operation, Tensor, _Operand, get_default_graph, name_scope
@@ -84,7 +85,7 @@ class Variable(_Operand):
         return self.graph_element.graph
 
     @property
-    def dtype(self) -> mt.dtype:
+    def dtype(self) -> _C.dtype:
         """The dtype of its value."""
         return self.graph_element.dtype
 
@@ -150,7 +151,7 @@ def _written(type: str, call: Callable[..., Any], ref: Any, value: Any, name: st
         raise ValueError(f"Dimension 0 in both shapes must be equal for '{type}': variable {ref.name} has shape "
                          f"{ref.shape}, the value {tensor.shape}")  # fmt: skip
 
-    def checked(kept: mt.Tensor, new: mt.Tensor) -> mt.Tensor:
+    def checked(kept: _C.Tensor, new: _C.Tensor) -> _C.Tensor:
         if kept.shape != new.shape:
             raise ValueError(
                 f"{type} requires shapes of both tensors to match: {tuple(kept.shape)}, {tuple(new.shape)}"
@@ -311,7 +312,7 @@ def get_variable(
     if scope.reuse is True:
         raise ValueError(f"Variable {full} does not exist, or was not created with tf.get_variable(). Did you mean to "
                          "set reuse=tf.AUTO_REUSE in VarScope?")  # fmt: skip
-    kind = mt.float32 if dtype is None else as_dtype(dtype)
+    kind = float32 if dtype is None else as_dtype(dtype)
     chosen = initializer if initializer is not None else scope.initializer
     if chosen is None:
         chosen = (

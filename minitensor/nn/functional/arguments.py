@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-import minitensor as mt
+from minitensor._C import Tensor
 from minitensor._warning import users_level
 
 __all__ = ["REDUCTIONS", "ntuple", "reduced", "reduction_of", "spatial"]
@@ -18,7 +18,7 @@ def ntuple(value: Any, count: int, name: str, what: str = "") -> tuple[int, ...]
     """Return `value` as `count` ints: one for all, or as many."""
     if isinstance(value, int):
         return (value,) * count
-    if isinstance(value, mt.Tensor):
+    if isinstance(value, Tensor):
         value = value.tolist()
     values = tuple(value) if isinstance(value, Sequence) else None
     if values is None or not all(isinstance(v, int) or hasattr(v, "__index__") for v in values):
@@ -30,7 +30,7 @@ def ntuple(value: Any, count: int, name: str, what: str = "") -> tuple[int, ...]
     return tuple(int(v) for v in values)
 
 
-def spatial(input: mt.Tensor, rank: int, what: str) -> tuple[mt.Tensor, bool]:
+def spatial(input: Tensor, rank: int, what: str) -> tuple[Tensor, bool]:
     """Return the input with a batch dimension, and whether it had one."""
     if input.dim() == rank + 2:
         return input, True
@@ -56,7 +56,7 @@ def reduction_of(size_average: bool | None, reduce: bool | None, reduction: str)
     return meant
 
 
-def reduced(losses: mt.Tensor, reduction: str) -> mt.Tensor:
+def reduced(losses: Tensor, reduction: str) -> Tensor:
     """Return the losses, or their mean or sum."""
     if reduction == "mean":
         return losses.mean()

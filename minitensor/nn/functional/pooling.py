@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import minitensor as mt
 from minitensor import _C
-from minitensor._C import Tensor
+from minitensor._C import Tensor, int64
 from minitensor.composite import composite
 from minitensor.composite.registry import autocast, shortcut, with_out
 from minitensor.nn.functional.arguments import ntuple, spatial
@@ -40,7 +39,7 @@ _scatter = ROWS["plane_scatter"].call
 _avg_pool = ROWS["avg_pool"].call
 
 
-def _image(input: mt.Tensor, rank: int, what: str) -> tuple[mt.Tensor, bool]:
+def _image(input: Tensor, rank: int, what: str) -> tuple[Tensor, bool]:
     image, batched = spatial(input, rank, what)
     if not image.numel() and 0 in image.shape[1:]:
         raise RuntimeError(
@@ -58,7 +57,7 @@ def _strides(stride: Any, kernel: tuple[int, ...], rank: int, what: str) -> tupl
 
 def _maximum(
     rank: int,
-    input: mt.Tensor,
+    input: Tensor,
     kernel_size: Sizes,
     stride: Sizes | None,
     padding: Sizes,
@@ -91,7 +90,7 @@ def _define_max_pool(rank: int) -> tuple[Any, Any]:
 
     @_straight(rank)
     def max_pool(
-        input: mt.Tensor,
+        input: Tensor,
         kernel_size: Sizes,
         stride: Sizes | None = None,
         padding: Sizes = 0,
@@ -102,17 +101,15 @@ def _define_max_pool(rank: int) -> tuple[Any, Any]:
         return _maximum(rank, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
     def with_indices(
-        input: mt.Tensor,
+        input: Tensor,
         kernel_size: Sizes,
         stride: Sizes | None = None,
         padding: Sizes = 0,
         dilation: Sizes = 1,
         ceil_mode: bool = False,
         return_indices: bool = False,
-    ) -> tuple[mt.Tensor, mt.Tensor]:
-        pair: tuple[mt.Tensor, mt.Tensor] = _maximum(
-            rank, input, kernel_size, stride, padding, dilation, ceil_mode, True
-        )
+    ) -> tuple[Tensor, Tensor]:
+        pair: tuple[Tensor, Tensor] = _maximum(rank, input, kernel_size, stride, padding, dilation, ceil_mode, True)
         return pair
 
     max_pool.__name__ = max_pool.__qualname__ = f"max_pool{rank}d"
@@ -139,14 +136,14 @@ def _plain(rank: int) -> None:
 
     @_straight(rank)
     def max_pool(
-        input: mt.Tensor,
+        input: Tensor,
         kernel_size: Sizes,
         stride: Sizes | None = None,
         padding: Sizes = 0,
         dilation: Sizes = 1,
         ceil_mode: bool = False,
-    ) -> mt.Tensor:
-        result: mt.Tensor = _maximum(rank, input, kernel_size, stride, padding, dilation, ceil_mode, False)
+    ) -> Tensor:
+        result: Tensor = _maximum(rank, input, kernel_size, stride, padding, dilation, ceil_mode, False)
         return result
 
     max_pool.__doc__ = f"Return the largest element of each window. See ``nn.functional.max_pool{rank}d``."
@@ -159,7 +156,7 @@ for _rank in (1, 2, 3):
 
 @composite(method=False, name="max_pool1d_with_indices")
 def _max_pool1d_with_indices(
-    input: mt.Tensor,
+    input: Tensor,
     kernel_size: Sizes,
     stride: Sizes | None = None,
     padding: Sizes = 0,
@@ -172,14 +169,14 @@ def _max_pool1d_with_indices(
 
 def _average(
     rank: int,
-    input: mt.Tensor,
+    input: Tensor,
     kernel_size: Sizes,
     stride: Sizes | None,
     padding: Sizes,
     ceil_mode: bool,
     count_include_pad: bool,
     divisor_override: int | None,
-) -> mt.Tensor:
+) -> Tensor:
     what = f"avg_pool{rank}d"
     image, batched = _image(input, rank, what)
     kernel = ntuple(kernel_size, rank, "kernel_size", what)
@@ -198,13 +195,13 @@ def _average(
 @composite(method=False)
 @shortcut("3w?kwbb", _avg_pool, after=(None, 0, False, True, None))
 def avg_pool1d(
-    input: mt.Tensor,
+    input: Tensor,
     kernel_size: Sizes,
     stride: Sizes | None = None,
     padding: Sizes = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
-) -> mt.Tensor:
+) -> Tensor:
     """Return the average of each window of signals ``[N, C, L]`` or ``[C, L]``.
 
     ``count_include_pad`` says whether the zeros of the padding count.
@@ -215,14 +212,14 @@ def avg_pool1d(
 @with_out
 @shortcut("4w?kwbb", _avg_pool, after=(None, 0, False, True, None))
 def avg_pool2d(
-    input: mt.Tensor,
+    input: Tensor,
     kernel_size: Sizes,
     stride: Sizes | None = None,
     padding: Sizes = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: int | None = None,
-) -> mt.Tensor:
+) -> Tensor:
     """Return the average of each window of images ``[N, C, H, W]`` or ``[C, H, W]``.
 
     ``divisor_override`` divides the sums instead of the number of elements.
@@ -234,21 +231,21 @@ def avg_pool2d(
 @shortcut("5w?kwbb", _avg_pool, after=(None, 0, False, True, None))
 @autocast("float32", "")
 def avg_pool3d(
-    input: mt.Tensor,
+    input: Tensor,
     kernel_size: Sizes,
     stride: Sizes | None = None,
     padding: Sizes = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: int | None = None,
-) -> mt.Tensor:
+) -> Tensor:
     """Return the average of each window of volumes ``[N, C, D, H, W]`` or ``[C, D, H, W]``, as :func:`avg_pool2d`."""
     return _average(3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
 
 def _power(
-    rank: int, input: mt.Tensor, norm_type: float, kernel_size: Sizes, stride: Sizes | None, ceil_mode: bool
-) -> mt.Tensor:
+    rank: int, input: Tensor, norm_type: float, kernel_size: Sizes, stride: Sizes | None, ceil_mode: bool
+) -> Tensor:
     kernel = ntuple(kernel_size, rank, "kernel_size", f"lp_pool{rank}d")
     count = 1
     for n in kernel:
@@ -258,28 +255,28 @@ def _power(
 
 
 def lp_pool1d(
-    input: mt.Tensor, norm_type: float, kernel_size: Sizes, stride: Sizes | None = None, ceil_mode: bool = False
-) -> mt.Tensor:
+    input: Tensor, norm_type: float, kernel_size: Sizes, stride: Sizes | None = None, ceil_mode: bool = False
+) -> Tensor:
     """Return the ``norm_type``-th root of the sum of powers in each window of signals ``[N, C, L]`` or ``[C, L]``."""
     return _power(1, input, norm_type, kernel_size, stride, ceil_mode)
 
 
 def lp_pool2d(
-    input: mt.Tensor, norm_type: float, kernel_size: Sizes, stride: Sizes | None = None, ceil_mode: bool = False
-) -> mt.Tensor:
+    input: Tensor, norm_type: float, kernel_size: Sizes, stride: Sizes | None = None, ceil_mode: bool = False
+) -> Tensor:
     """Return the ``norm_type``-th root of the sum of powers in each window of images."""
     return _power(2, input, norm_type, kernel_size, stride, ceil_mode)
 
 
 def lp_pool3d(
-    input: mt.Tensor, norm_type: float, kernel_size: Sizes, stride: Sizes | None = None, ceil_mode: bool = False
-) -> mt.Tensor:
+    input: Tensor, norm_type: float, kernel_size: Sizes, stride: Sizes | None = None, ceil_mode: bool = False
+) -> Tensor:
     """Return the ``norm_type``-th root of the sum of powers in each window of volumes."""
     return _power(3, input, norm_type, kernel_size, stride, ceil_mode)
 
 
 def _unpool_size(
-    input: mt.Tensor,
+    input: Tensor,
     rank: int,
     kernel: tuple[int, ...],
     stride: tuple[int, ...],
@@ -308,13 +305,13 @@ def _unpool_size(
 
 
 def _unpool(
-    rank: int, input: mt.Tensor, indices: mt.Tensor, kernel_size: Any, stride: Any, padding: Any, output_size: Any
-) -> mt.Tensor:
+    rank: int, input: Tensor, indices: Tensor, kernel_size: Any, stride: Any, padding: Any, output_size: Any
+) -> Tensor:
     what = f"max_unpool{rank}d"
     kernel = ntuple(kernel_size, rank, "kernel_size", what)
     steps, edges = _strides(stride, kernel, rank, what), ntuple(padding, rank, "padding", what)
     size = _unpool_size(input, rank, kernel, steps, edges, output_size)
-    if indices.dtype != mt.int64:
+    if indices.dtype != int64:
         raise RuntimeError(f"elements in indices should be type int64 but got: {indices.dtype}")
     if input.shape != indices.shape:
         raise RuntimeError(
@@ -328,38 +325,38 @@ def _unpool(
 
 @autocast("float32", "")
 def max_unpool1d(
-    input: mt.Tensor,
-    indices: mt.Tensor,
+    input: Tensor,
+    indices: Tensor,
     kernel_size: Sizes,
     stride: Sizes | None = None,
     padding: Sizes = 0,
     output_size: Sequence[int] | None = None,
-) -> mt.Tensor:
+) -> Tensor:
     """Return planes of zeros with the elements where the ``indices`` of :func:`max_pool1d` say."""
     return _unpool(1, input, indices, kernel_size, stride, padding, output_size)
 
 
 @autocast("float32", "")
 def max_unpool2d(
-    input: mt.Tensor,
-    indices: mt.Tensor,
+    input: Tensor,
+    indices: Tensor,
     kernel_size: Sizes,
     stride: Sizes | None = None,
     padding: Sizes = 0,
     output_size: Sequence[int] | None = None,
-) -> mt.Tensor:
+) -> Tensor:
     """Return planes of zeros with the elements where the ``indices`` of :func:`max_pool2d` say."""
     return _unpool(2, input, indices, kernel_size, stride, padding, output_size)
 
 
 @autocast("float32", "")
 def max_unpool3d(
-    input: mt.Tensor,
-    indices: mt.Tensor,
+    input: Tensor,
+    indices: Tensor,
     kernel_size: Sizes,
     stride: Sizes | None = None,
     padding: Sizes = 0,
     output_size: Sequence[int] | None = None,
-) -> mt.Tensor:
+) -> Tensor:
     """Return planes of zeros with the elements where the ``indices`` of :func:`max_pool3d` say."""
     return _unpool(3, input, indices, kernel_size, stride, padding, output_size)

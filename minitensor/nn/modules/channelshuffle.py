@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import minitensor as mt
+from minitensor._C import Tensor
 from minitensor.nn import functional as F
 from minitensor.nn.modules.module import Module
 
@@ -16,7 +16,7 @@ class ChannelShuffle(Module):
         super().__init__()
         self.groups = groups
 
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Return the channels in the other order."""
         return F.channel_shuffle(input, self.groups)
 

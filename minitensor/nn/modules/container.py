@@ -8,7 +8,7 @@ from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, Va
 from itertools import chain
 from typing import Any, Self, TypeVar, overload
 
-import minitensor as mt
+from minitensor._C import Tensor
 from minitensor.nn.modules.module import Module
 from minitensor.nn.parameter import Parameter
 
@@ -275,7 +275,7 @@ def _pairs(what: str, entries: Any) -> list[tuple[str, Any]]:
 
 
 def _described(value: Any, by_type: bool = False) -> str:
-    if not isinstance(value, mt.Tensor):
+    if not isinstance(value, Tensor):
         return f"Object of type: {type(value).__name__}"
     kind = "Parameter" if isinstance(value, Parameter) else "Tensor"
     sizes = "x".join(map(str, value.shape))
@@ -305,7 +305,7 @@ class ParameterList(Module):
         return getattr(self, str(_position(len(self), idx)))
 
     def __setitem__(self, idx: int, param: Any) -> None:
-        if isinstance(param, mt.Tensor) and not isinstance(param, Parameter):
+        if isinstance(param, Tensor) and not isinstance(param, Parameter):
             param = Parameter(param)
         setattr(self, str(_position(len(self), idx)), param)
 
@@ -331,7 +331,7 @@ class ParameterList(Module):
     def extend(self, values: Iterable[Any]) -> Self:
         """Add values at the end."""
         # A tensor is iterable, but meant as one value.
-        if not isinstance(values, Iterable) or isinstance(values, mt.Tensor):
+        if not isinstance(values, Iterable) or isinstance(values, Tensor):
             raise TypeError(f"ParameterList.extend should be called with an iterable, but got {type(values).__name__}")
         for value in values:
             self.append(value)
@@ -368,7 +368,7 @@ class ParameterDict(Module):
 
     def __setitem__(self, key: str, value: Any) -> None:
         self._keys[key] = None
-        if isinstance(value, mt.Tensor) and not isinstance(value, Parameter):
+        if isinstance(value, Tensor) and not isinstance(value, Parameter):
             value = Parameter(value)
         setattr(self, self._key_to_attr(key), value)
 

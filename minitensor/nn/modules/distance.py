@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import minitensor as mt
+from minitensor._C import Tensor
 from minitensor.nn import functional as F
 from minitensor.nn.modules.module import Module
 
@@ -18,7 +18,7 @@ class PairwiseDistance(Module):
         self.eps = eps
         self.keepdim = keepdim
 
-    def forward(self, x1: mt.Tensor, x2: mt.Tensor) -> mt.Tensor:
+    def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
         """Return the distances."""
         return F.pairwise_distance(x1, x2, self.norm, self.eps, self.keepdim)
 
@@ -31,6 +31,6 @@ class CosineSimilarity(Module):
         self.dim = dim
         self.eps = eps
 
-    def forward(self, x1: mt.Tensor, x2: mt.Tensor) -> mt.Tensor:
+    def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
         """Return the cosines."""
         return F.cosine_similarity(x1, x2, self.dim, self.eps)

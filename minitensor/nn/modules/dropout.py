@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import minitensor as mt
+from minitensor._C import Tensor
 from minitensor.nn import functional as F
 from minitensor.nn.modules.module import Module
 
@@ -25,7 +25,7 @@ class _DropoutNd(Module):
 class Dropout(_DropoutNd):
     """Sets elements to zero with probability ``p`` and divides the others by ``1 - p``."""
 
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Return the input with dropout."""
         return F.dropout(input, self.p, self.training, self.inplace)
 
@@ -33,7 +33,7 @@ class Dropout(_DropoutNd):
 class Dropout1d(_DropoutNd):
     """Sets whole channels of ``[N, C, L]`` or ``[C, L]`` to zero."""
 
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Return the input with dropout."""
         return F.dropout1d(input, self.p, self.training, self.inplace)
 
@@ -41,7 +41,7 @@ class Dropout1d(_DropoutNd):
 class Dropout2d(_DropoutNd):
     """Sets whole channels of ``[N, C, H, W]`` to zero."""
 
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Return the input with dropout."""
         return F.dropout2d(input, self.p, self.training, self.inplace)
 
@@ -49,7 +49,7 @@ class Dropout2d(_DropoutNd):
 class Dropout3d(_DropoutNd):
     """Sets whole channels of ``[N, C, D, H, W]`` or ``[C, D, H, W]`` to zero."""
 
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Return the input with dropout."""
         return F.dropout3d(input, self.p, self.training, self.inplace)
 
@@ -57,7 +57,7 @@ class Dropout3d(_DropoutNd):
 class AlphaDropout(_DropoutNd):
     """Sets elements to the limit of :class:`SELU`, and keeps mean and variance."""
 
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Return the input with dropout."""
         return F.alpha_dropout(input, self.p, self.training)
 
@@ -65,6 +65,6 @@ class AlphaDropout(_DropoutNd):
 class FeatureAlphaDropout(_DropoutNd):
     """:class:`AlphaDropout` of whole channels."""
 
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Return the input with dropout."""
         return F.feature_alpha_dropout(input, self.p, self.training)

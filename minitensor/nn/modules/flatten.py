@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import minitensor as mt
+from minitensor._C import Tensor
 from minitensor.nn.modules.module import Module
 
 __all__ = ["Flatten", "Unflatten"]
@@ -18,7 +18,7 @@ class Flatten(Module):
         self.start_dim = start_dim
         self.end_dim = end_dim
 
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Return ``input`` with fewer dimensions."""
         return input.flatten(self.start_dim, self.end_dim)
 
@@ -52,7 +52,7 @@ class Unflatten(Module):
                     f"pos {place}"
                 )
 
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Return ``input`` with more dimensions."""
         return input.unflatten(self.dim, self.unflattened_size)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import minitensor as mt
+from minitensor._C import Tensor
 from minitensor.nn import functional as F
 from minitensor.nn.modules.module import Module
 
@@ -24,7 +24,7 @@ class Fold(Module):
         self.padding = padding
         self.stride = stride
 
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Return the image."""
         return F.fold(input, self.output_size, self.kernel_size, self.dilation, self.padding, self.stride)
 
@@ -46,7 +46,7 @@ class Unfold(Module):
         self.padding = padding
         self.stride = stride
 
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Return the columns."""
         return F.unfold(input, self.kernel_size, self.dilation, self.padding, self.stride)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-import minitensor as mt
+from minitensor._C import Tensor
 from minitensor._warning import users_level
 from minitensor.nn import functional as F
 from minitensor.nn.modules.batchnorm import _LazyNormBase, _NormBase, check_dims
@@ -39,7 +39,7 @@ class _InstanceNorm(_NormBase):
     ) -> None:
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
 
-    def _check_input_dim(self, input: mt.Tensor) -> None:
+    def _check_input_dim(self, input: Tensor) -> None:
         check_dims(input, self._unbatched, self._unbatched + 1)
 
     def _get_no_batch_dim(self) -> int:
@@ -69,7 +69,7 @@ class _InstanceNorm(_NormBase):
             state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
         )
 
-    def _normalized(self, input: mt.Tensor) -> mt.Tensor:
+    def _normalized(self, input: Tensor) -> Tensor:
         return F.instance_norm(
             input,
             self.running_mean,
@@ -81,7 +81,7 @@ class _InstanceNorm(_NormBase):
             self.eps,
         )
 
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Return the normalised input, with or without a batch dimension."""
         self._check_input_dim(input)
         dim = input.dim() - self._unbatched

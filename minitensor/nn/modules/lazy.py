@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import chain
 from typing import Any
 
-import minitensor as mt
 from minitensor import _C
+from minitensor.autograd import no_grad
 from minitensor.nn.parameter import is_lazy
 
 __all__ = ["LazyModuleMixin"]
@@ -40,7 +40,7 @@ class LazyModuleMixin(_C.ModuleBase):
         for name, tensor in chain(self._parameters.items(), self._buffers.items()):
             given = state_dict.get(prefix + name)
             if given is not None and is_lazy(tensor) and not is_lazy(given):
-                with mt.no_grad():
+                with no_grad():
                     tensor.materialize(given.shape)
 
     def initialize_parameters(self, *args: Any, **kwargs: Any) -> None:

@@ -6,7 +6,7 @@ import dataclasses
 import re
 from typing import Any, Literal
 
-import minitensor as mt
+from minitensor._C import bfloat16, float16, float32, float64
 
 __all__ = ["LinearCrossEntropyOptions"]
 
@@ -38,5 +38,5 @@ class LinearCrossEntropyOptions:
         size = self.batch_chunk_size
         if size is not None and not (isinstance(size, int) and size > 0):
             raise ValueError(f"batch_chunk_size must be positive int or None, got {size!r}")
-        if self.acc_dtype not in (None, mt.float16, mt.bfloat16, mt.float32, mt.float64):
+        if self.acc_dtype not in (None, float16, bfloat16, float32, float64):
             raise ValueError(f"acc_dtype must be a floating-point dtype or None, got {self.acc_dtype!r}")

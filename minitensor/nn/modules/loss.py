@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import minitensor as mt
+from minitensor._C import Tensor
 from minitensor.nn import functional as F
 from minitensor.nn.functional.arguments import reduction_of
 from minitensor.nn.modules.distance import PairwiseDistance
@@ -50,11 +50,11 @@ class _Loss(Module):
 
 
 class _WeightedLoss(_Loss):
-    weight: mt.Tensor | None
+    weight: Tensor | None
 
     def __init__(
         self,
-        weight: mt.Tensor | None = None,
+        weight: Tensor | None = None,
         size_average: Any = None,
         reduce: Any = None,
         reduction: str = "mean",
@@ -66,7 +66,7 @@ class _WeightedLoss(_Loss):
 class L1Loss(_Loss):
     """The absolute difference. See ``F.l1_loss``."""
 
-    def forward(self, input: mt.Tensor, target: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """Return the loss."""
         return F.l1_loss(input, target, reduction=self.reduction)
 
@@ -76,7 +76,7 @@ class NLLLoss(_WeightedLoss):
 
     def __init__(
         self,
-        weight: mt.Tensor | None = None,
+        weight: Tensor | None = None,
         size_average: Any = None,
         ignore_index: int = -100,
         reduce: Any = None,
@@ -85,7 +85,7 @@ class NLLLoss(_WeightedLoss):
         super().__init__(weight, size_average, reduce, reduction)
         self.ignore_index = ignore_index
 
-    def forward(self, input: mt.Tensor, target: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """Return the loss."""
         return F.nll_loss(input, target, self.weight, ignore_index=self.ignore_index, reduction=self.reduction)
 
@@ -111,7 +111,7 @@ class PoissonNLLLoss(_Loss):
         self.full = full
         self.eps = eps
 
-    def forward(self, log_input: mt.Tensor, target: mt.Tensor) -> mt.Tensor:
+    def forward(self, log_input: Tensor, target: Tensor) -> Tensor:
         """Return the loss."""
         return F.poisson_nll_loss(
             log_input, target, log_input=self.log_input, full=self.full, eps=self.eps, reduction=self.reduction
@@ -126,7 +126,7 @@ class GaussianNLLLoss(_Loss):
         self.full = full
         self.eps = eps
 
-    def forward(self, input: mt.Tensor, target: mt.Tensor, var: Any) -> mt.Tensor:
+    def forward(self, input: Tensor, target: Tensor, var: Any) -> Tensor:
         """Return the loss; ``var`` is the variance."""
         return F.gaussian_nll_loss(input, target, var, full=self.full, eps=self.eps, reduction=self.reduction)
 
@@ -140,7 +140,7 @@ class KLDivLoss(_Loss):
         super().__init__(size_average, reduce, reduction)
         self.log_target = log_target
 
-    def forward(self, input: mt.Tensor, target: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """Return the loss."""
         return F.kl_div(input, target, reduction=self.reduction, log_target=self.log_target)
 
@@ -148,7 +148,7 @@ class KLDivLoss(_Loss):
 class MSELoss(_Loss):
     """The squared difference. See ``F.mse_loss``."""
 
-    def forward(self, input: mt.Tensor, target: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """Return the loss."""
         return F.mse_loss(input, target, reduction=self.reduction)
 
@@ -156,7 +156,7 @@ class MSELoss(_Loss):
 class BCELoss(_WeightedLoss):
     """The cross entropy of probabilities of yes. See ``F.binary_cross_entropy``."""
 
-    def forward(self, input: mt.Tensor, target: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """Return the loss."""
         return F.binary_cross_entropy(input, target, weight=self.weight, reduction=self.reduction)
 
@@ -164,22 +164,22 @@ class BCELoss(_WeightedLoss):
 class BCEWithLogitsLoss(_Loss):
     """The cross entropy of logits of yes. See ``F.binary_cross_entropy_with_logits``."""
 
-    weight: mt.Tensor | None
-    pos_weight: mt.Tensor | None
+    weight: Tensor | None
+    pos_weight: Tensor | None
 
     def __init__(
         self,
-        weight: mt.Tensor | None = None,
+        weight: Tensor | None = None,
         size_average: Any = None,
         reduce: Any = None,
         reduction: str = "mean",
-        pos_weight: mt.Tensor | None = None,
+        pos_weight: Tensor | None = None,
     ) -> None:
         super().__init__(size_average, reduce, reduction)
         self.register_buffer("weight", weight)
         self.register_buffer("pos_weight", pos_weight)
 
-    def forward(self, input: mt.Tensor, target: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """Return the loss."""
         return F.binary_cross_entropy_with_logits(
             input, target, self.weight, pos_weight=self.pos_weight, reduction=self.reduction
@@ -195,7 +195,7 @@ class HingeEmbeddingLoss(_Loss):
         super().__init__(size_average, reduce, reduction)
         self.margin = margin
 
-    def forward(self, input: mt.Tensor, target: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """Return the loss."""
         return F.hinge_embedding_loss(input, target, margin=self.margin, reduction=self.reduction)
 
@@ -203,7 +203,7 @@ class HingeEmbeddingLoss(_Loss):
 class MultiLabelMarginLoss(_Loss):
     """Hinges between the labels' classes and the others. See ``F.multilabel_margin_loss``."""
 
-    def forward(self, input: mt.Tensor, target: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """Return the loss."""
         return F.multilabel_margin_loss(input, target, reduction=self.reduction)
 
@@ -217,7 +217,7 @@ class SmoothL1Loss(_Loss):
         super().__init__(size_average, reduce, reduction)
         self.beta = beta
 
-    def forward(self, input: mt.Tensor, target: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """Return the loss."""
         return F.smooth_l1_loss(input, target, reduction=self.reduction, beta=self.beta)
 
@@ -229,7 +229,7 @@ class HuberLoss(_Loss):
         super().__init__(reduction=reduction)
         self.delta = delta
 
-    def forward(self, input: mt.Tensor, target: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """Return the loss."""
         return F.huber_loss(input, target, reduction=self.reduction, delta=self.delta)
 
@@ -237,7 +237,7 @@ class HuberLoss(_Loss):
 class SoftMarginLoss(_Loss):
     """``log(1 + exp(-target * input))`` with targets ±1. See ``F.soft_margin_loss``."""
 
-    def forward(self, input: mt.Tensor, target: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """Return the loss."""
         return F.soft_margin_loss(input, target, reduction=self.reduction)
 
@@ -247,7 +247,7 @@ class CrossEntropyLoss(_WeightedLoss):
 
     def __init__(
         self,
-        weight: mt.Tensor | None = None,
+        weight: Tensor | None = None,
         size_average: Any = None,
         ignore_index: int = -100,
         reduce: Any = None,
@@ -258,7 +258,7 @@ class CrossEntropyLoss(_WeightedLoss):
         self.ignore_index = ignore_index
         self.label_smoothing = label_smoothing
 
-    def forward(self, input: mt.Tensor, target: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """Return the loss."""
         return F.cross_entropy(
             input,
@@ -283,7 +283,7 @@ class LinearCrossEntropyLoss(_WeightedLoss):
         device: Any = None,
         dtype: Any = None,
         reduction: str = "mean",
-        weight: mt.Tensor | None = None,
+        weight: Tensor | None = None,
         ignore_index: int | None = None,
         label_smoothing: float = 0.0,
         options: LinearCrossEntropyOptions | None = None,
@@ -301,7 +301,7 @@ class LinearCrossEntropyLoss(_WeightedLoss):
         self.linear = Linear(in_features, columns, bias=bias, device=device, dtype=dtype)
         self.options = options
 
-    def forward(self, input: mt.Tensor, target: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """Return the loss."""
         sizes, bias = (self.num_classes, *self.out_features), self.linear.bias
         return F.linear_cross_entropy(
@@ -328,7 +328,7 @@ class LinearCrossEntropyLoss(_WeightedLoss):
 class MultiLabelSoftMarginLoss(_WeightedLoss):
     """The mean of the classes' cross entropies of yes. See ``F.multilabel_soft_margin_loss``."""
 
-    def forward(self, input: mt.Tensor, target: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """Return the loss."""
         return F.multilabel_soft_margin_loss(input, target, weight=self.weight, reduction=self.reduction)
 
@@ -342,7 +342,7 @@ class CosineEmbeddingLoss(_Loss):
         super().__init__(size_average, reduce, reduction)
         self.margin = margin
 
-    def forward(self, input1: mt.Tensor, input2: mt.Tensor, target: mt.Tensor) -> mt.Tensor:
+    def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
         """Return the loss."""
         return F.cosine_embedding_loss(input1, input2, target, margin=self.margin, reduction=self.reduction)
 
@@ -356,7 +356,7 @@ class MarginRankingLoss(_Loss):
         super().__init__(size_average, reduce, reduction)
         self.margin = margin
 
-    def forward(self, input1: mt.Tensor, input2: mt.Tensor, target: mt.Tensor) -> mt.Tensor:
+    def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
         """Return the loss."""
         return F.margin_ranking_loss(input1, input2, target, margin=self.margin, reduction=self.reduction)
 
@@ -368,7 +368,7 @@ class MultiMarginLoss(_WeightedLoss):
         self,
         p: int = 1,
         margin: float = 1.0,
-        weight: mt.Tensor | None = None,
+        weight: Tensor | None = None,
         size_average: Any = None,
         reduce: Any = None,
         reduction: str = "mean",
@@ -381,7 +381,7 @@ class MultiMarginLoss(_WeightedLoss):
         self.p = p
         self.margin = margin
 
-    def forward(self, input: mt.Tensor, target: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """Return the loss."""
         return F.multi_margin_loss(
             input, target, p=self.p, margin=self.margin, weight=self.weight, reduction=self.reduction
@@ -409,7 +409,7 @@ class TripletMarginLoss(_Loss):
         self.eps = eps
         self.swap = swap
 
-    def forward(self, anchor: mt.Tensor, positive: mt.Tensor, negative: mt.Tensor) -> mt.Tensor:
+    def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
         """Return the loss."""
         return F.triplet_margin_loss(
             anchor,
@@ -429,7 +429,7 @@ class TripletMarginWithDistanceLoss(_Loss):
     def __init__(
         self,
         *,
-        distance_function: Callable[[mt.Tensor, mt.Tensor], mt.Tensor] | None = None,
+        distance_function: Callable[[Tensor, Tensor], Tensor] | None = None,
         margin: float = 1.0,
         swap: bool = False,
         reduction: str = "mean",
@@ -443,7 +443,7 @@ class TripletMarginWithDistanceLoss(_Loss):
         self.margin = margin
         self.swap = swap
 
-    def forward(self, anchor: mt.Tensor, positive: mt.Tensor, negative: mt.Tensor) -> mt.Tensor:
+    def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
         """Return the loss."""
         return F.triplet_margin_with_distance_loss(
             anchor,
@@ -464,7 +464,7 @@ class CTCLoss(_Loss):
         self.blank = blank
         self.zero_infinity = zero_infinity
 
-    def forward(self, log_probs: mt.Tensor, targets: mt.Tensor, input_lengths: Any, target_lengths: Any) -> mt.Tensor:
+    def forward(self, log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any) -> Tensor:
         """Return the loss."""
         return F.ctc_loss(
             log_probs, targets, input_lengths, target_lengths, self.blank, self.reduction, self.zero_infinity

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import minitensor as mt
+from minitensor._C import Tensor
 from minitensor.nn import functional as F
 from minitensor.nn.modules.batchnorm import check_dims
 from minitensor.nn.modules.module import Module
@@ -39,7 +39,7 @@ class _Padding(Module):
         super().__init__()
         self.padding = _ntuple(2 * self._rank)(padding)
 
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Return the input with its last dimensions padded."""
         return F.pad(input, self.padding, self._mode)
 
@@ -51,7 +51,7 @@ class _Padding(Module):
 class _CircularPadNd(_Padding):
     _mode = "circular"
 
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Return the input, padded."""
         check_dims(input, self._rank + 1, self._rank + 2)
         return super().forward(input)
@@ -82,7 +82,7 @@ class _ConstantPadNd(_Padding):
         super().__init__(padding)
         self.value = value
 
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Return the input, padded."""
         return F.pad(input, self.padding, "constant", self.value)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import minitensor as mt
+from minitensor._C import Tensor
 from minitensor.nn import functional as F
 from minitensor.nn.modules.module import Module
 
@@ -16,7 +16,7 @@ class PixelShuffle(Module):
         super().__init__()
         self.upscale_factor = upscale_factor
 
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Return the larger image."""
         return F.pixel_shuffle(input, self.upscale_factor)
 
@@ -32,7 +32,7 @@ class PixelUnshuffle(Module):
         super().__init__()
         self.downscale_factor = downscale_factor
 
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Return the smaller image."""
         return F.pixel_unshuffle(input, self.downscale_factor)
 

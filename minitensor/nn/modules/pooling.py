@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import minitensor as mt
+from minitensor._C import Tensor
 from minitensor.nn import functional as F
 from minitensor.nn.modules.module import Module
 from minitensor.nn.modules.utils import _ntuple
@@ -60,7 +60,7 @@ class _MaxPoolNd(Module):
             f"ceil_mode={self.ceil_mode}"
         )
 
-    def forward(self, input: mt.Tensor) -> Any:
+    def forward(self, input: Tensor) -> Any:
         """Return the maxima, and, with ``return_indices``, where they are."""
         function: Any = _MAX[self._rank]
         return function(
@@ -109,7 +109,7 @@ class _MaxUnpoolNd(Module):
         """Return sizes."""
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
-    def forward(self, input: mt.Tensor, indices: mt.Tensor, output_size: Any = None) -> mt.Tensor:
+    def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
         """Return zeros with the maxima where the indices say."""
         function: Any = _UNPOOL[self._rank]
         return function(  # type: ignore[no-any-return]
@@ -167,7 +167,7 @@ class AvgPool1d(_AvgPoolNd):
         self.ceil_mode = ceil_mode
         self.count_include_pad = count_include_pad
 
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Return the means."""
         return F.avg_pool1d(input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad)
 
@@ -199,7 +199,7 @@ class _AvgPoolOfImages(_AvgPoolNd):
 class AvgPool2d(_AvgPoolOfImages):
     """The means of windows of ``[N, C, H, W]``. See ``F.avg_pool2d``."""
 
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Return the means."""
         return F.avg_pool2d(
             input,
@@ -215,7 +215,7 @@ class AvgPool2d(_AvgPoolOfImages):
 class AvgPool3d(_AvgPoolOfImages):
     """The means of windows of ``[N, C, D, H, W]``. See ``F.avg_pool3d``."""
 
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Return the means."""
         return F.avg_pool3d(
             input,
@@ -239,7 +239,7 @@ class _FractionalMaxPool(Module):
         output_size: Any = None,
         output_ratio: Any = None,
         return_indices: bool = False,
-        _random_samples: mt.Tensor | None = None,
+        _random_samples: Tensor | None = None,
     ) -> None:
         super().__init__()
         name, ntuple = type(self).__name__, _ntuple(self._rank)
@@ -257,7 +257,7 @@ class _FractionalMaxPool(Module):
         if self.output_ratio is not None and not all(0 < ratio < 1 for ratio in self.output_ratio):
             raise ValueError(f"output_ratio must be between 0 and 1 (got {output_ratio})")
 
-    def forward(self, input: mt.Tensor) -> Any:
+    def forward(self, input: Tensor) -> Any:
         """Return the maxima, and, with ``return_indices``, where they are."""
         function: Any = F.fractional_max_pool2d if self._rank == 2 else F.fractional_max_pool3d
         return function(
@@ -299,7 +299,7 @@ class _LPPoolNd(Module):
             f"ceil_mode={self.ceil_mode}"
         )
 
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Return the norms."""
         function: Any = {1: F.lp_pool1d, 2: F.lp_pool2d, 3: F.lp_pool3d}[self._rank]
         return function(  # type: ignore[no-any-return]
@@ -337,7 +337,7 @@ class _AdaptiveMaxPoolNd(Module):
         """Return the size."""
         return f"output_size={self.output_size}"
 
-    def forward(self, input: mt.Tensor) -> Any:
+    def forward(self, input: Tensor) -> Any:
         """Return the maxima, and, with ``return_indices``, where they are."""
         function: Any = {1: F.adaptive_max_pool1d, 2: F.adaptive_max_pool2d, 3: F.adaptive_max_pool3d}[self._rank]
         return function(input, self.output_size, self.return_indices)
@@ -372,7 +372,7 @@ class _AdaptiveAvgPoolNd(Module):
         """Return the size."""
         return f"output_size={self.output_size}"
 
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Return the means."""
         function: Any = {1: F.adaptive_avg_pool1d, 2: F.adaptive_avg_pool2d, 3: F.adaptive_avg_pool3d}[self._rank]
         return function(input, self.output_size)  # type: ignore[no-any-return]

@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping
 from itertools import chain
 from typing import Any, NamedTuple
 
-import minitensor as mt
+from minitensor._C import Tensor
 from minitensor._warning import users_level
+from minitensor.autograd import no_grad
 from minitensor.nn.parameter import Parameter, is_lazy
 from minitensor.utils.hooks import RemovableHandle, add_hook
 
@@ -209,13 +210,13 @@ class State:
                     if name not in (self._modules if dot else own):
                         unexpected_keys.append(key)
 
-    def _persistent(self) -> dict[str, mt.Tensor]:
+    def _persistent(self) -> dict[str, Tensor]:
         buffers = ((k, v) for k, v in self._buffers.items() if k not in self._non_persistent_buffers_set)
         return {name: tensor for name, tensor in chain(self._parameters.items(), buffers) if tensor is not None}
 
-    def _load(self, key: str, name: str, tensor: mt.Tensor, value: Any, assign: bool) -> str | None:
+    def _load(self, key: str, name: str, tensor: Tensor, value: Any, assign: bool) -> str | None:
         """Load one tensor; return what is wrong with it."""
-        if not isinstance(value, mt.Tensor):
+        if not isinstance(value, Tensor):
             return (
                 f'While copying the parameter named "{key}", expected torch.Tensor or Tensor-like object from '
                 f"checkpoint but received {type(value)}"
@@ -249,7 +250,7 @@ class State:
                 stacklevel=users_level(),
             )
         try:
-            with mt.no_grad():
+            with no_grad():
                 tensor.copy_(value)
         except Exception as error:
             return (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import minitensor as mt
+from minitensor._C import Tensor
 from minitensor.nn import functional as F
 from minitensor.nn.modules.module import Module
 
@@ -33,7 +33,7 @@ class Upsample(Module):
         self.align_corners = align_corners
         self.recompute_scale_factor = recompute_scale_factor
 
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Return the resized input."""
         return F.interpolate(
             input,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any, TypeVar
 
-import minitensor as mt
+from minitensor._C import Tensor
 from minitensor.nn.parameter import Parameter
 
 __all__ = ["fuse_conv_bn_eval", "fuse_conv_bn_weights", "fuse_linear_bn_eval", "fuse_linear_bn_weights"]
@@ -21,7 +21,7 @@ def _check(layer: Any, bn: Any) -> None:
 
 
 def _fused(
-    weight: mt.Tensor, bias: mt.Tensor | None, dim: int, mean: mt.Tensor, var: mt.Tensor, eps: float, w: Any, b: Any
+    weight: Tensor, bias: Tensor | None, dim: int, mean: Tensor, var: Tensor, eps: float, w: Any, b: Any
 ) -> tuple[Parameter, Parameter]:
     """Return weight and bias of the layer that also normalises; `dim` is that of the weight's outputs."""
     scale = (var + eps).rsqrt()
@@ -38,13 +38,13 @@ def _fused(
 
 
 def fuse_conv_bn_weights(
-    conv_w: mt.Tensor,
-    conv_b: mt.Tensor | None,
-    bn_rm: mt.Tensor,
-    bn_rv: mt.Tensor,
+    conv_w: Tensor,
+    conv_b: Tensor | None,
+    bn_rm: Tensor,
+    bn_rv: Tensor,
     bn_eps: float,
-    bn_w: mt.Tensor | None,
-    bn_b: mt.Tensor | None,
+    bn_w: Tensor | None,
+    bn_b: Tensor | None,
     transpose: bool = False,
 ) -> tuple[Parameter, Parameter]:
     """Return a convolution's weight and bias with a normalisation's running mean, variance, weight and bias in them."""
@@ -62,13 +62,13 @@ def fuse_conv_bn_eval(conv: M, bn: Any, transpose: bool = False) -> M:
 
 
 def fuse_linear_bn_weights(
-    linear_w: mt.Tensor,
-    linear_b: mt.Tensor | None,
-    bn_rm: mt.Tensor,
-    bn_rv: mt.Tensor,
+    linear_w: Tensor,
+    linear_b: Tensor | None,
+    bn_rm: Tensor,
+    bn_rv: Tensor,
     bn_eps: float,
-    bn_w: mt.Tensor,
-    bn_b: mt.Tensor,
+    bn_w: Tensor,
+    bn_b: Tensor,
 ) -> tuple[Parameter, Parameter]:
     """Return a linear layer's weight and bias with a normalisation's mean, variance, weight and bias in them."""
     return _fused(linear_w, linear_b, 0, bn_rm, bn_rv, bn_eps, bn_w, bn_b)

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-import minitensor as mt
+from minitensor._C import Tensor
+from minitensor.autograd import no_grad
 from minitensor.nn.modules.container import ModuleDict, ModuleList
 from minitensor.nn.modules.module import Module
 from minitensor.nn.parameter import Parameter
@@ -23,7 +24,7 @@ __all__ = [
 ]
 
 _depth = 0  # how many `with cached()` are open
-_known: dict[tuple[int, str], mt.Tensor] = {}
+_known: dict[tuple[int, str], Tensor] = {}
 
 
 @contextmanager
@@ -46,13 +47,13 @@ def _register(module: Module, name: str, tensor: Any) -> None:
         module.register_buffer(name, tensor)
 
 
-def _set(tensor: mt.Tensor, value: mt.Tensor) -> None:
+def _set(tensor: Tensor, value: Tensor) -> None:
     tensor.data = value.detach()
 
 
-def _same(what: str, before: mt.Tensor, after: Any, names: tuple[str, str]) -> None:
+def _same(what: str, before: Tensor, after: Any, names: tuple[str, str]) -> None:
     """ValueError unless `after` is a tensor of the dtype and shape of `before`."""
-    if not isinstance(after, mt.Tensor):
+    if not isinstance(after, Tensor):
         raise ValueError(f"A parametrization must return a tensor. Got {type(after).__name__}.")
     for kind in ("dtype", "shape"):
         one, other = getattr(before, kind), getattr(after, kind)
@@ -68,24 +69,24 @@ class ParametrizationList(ModuleList):
 
     original: Any
 
-    def __init__(self, modules: Sequence[Module], original: mt.Tensor, unsafe: bool = False) -> None:
+    def __init__(self, modules: Sequence[Module], original: Tensor, unsafe: bool = False) -> None:
         if len(modules) == 0:
             raise ValueError("ParametrizationList requires one or more modules.")
         super().__init__(modules)
         self.unsafe = unsafe
         before = original.detach()
         new: Any = original
-        with mt.no_grad():
+        with no_grad():
             for module in reversed(list(self)):
                 if hasattr(module, "right_inverse"):
                     with suppress(NotImplementedError):
                         new = module.right_inverse(new)
-        if not isinstance(new, (mt.Tensor, Sequence)):
+        if not isinstance(new, (Tensor, Sequence)):
             raise ValueError(
                 "'right_inverse' must return a Tensor or a Sequence of tensors (list, tuple...). "
                 f"Got {type(new).__name__}"
             )
-        self.is_tensor = isinstance(new, mt.Tensor)
+        self.is_tensor = isinstance(new, Tensor)
         parts: Any = new
         self.ntensors = 1 if self.is_tensor else len(parts)
         if self.is_tensor:
@@ -101,7 +102,7 @@ class ParametrizationList(ModuleList):
             _register(self, "original", original)
         else:
             for i, part in enumerate(parts):
-                if not isinstance(part, mt.Tensor):
+                if not isinstance(part, Tensor):
                     raise ValueError(
                         "'right_inverse' must return a Tensor or a Sequence of tensors (list, tuple...). "
                         f"Got element {i} of the sequence with type {type(part).__name__}."
@@ -118,13 +119,13 @@ class ParametrizationList(ModuleList):
 
     def right_inverse(self, value: Any) -> None:
         """Set the originals so that the parametrized tensor is ``value``, by the modules' ``right_inverse``."""
-        with mt.no_grad():
+        with no_grad():
             for module in reversed(list(self)):
                 if not hasattr(module, "right_inverse"):
                     raise RuntimeError(f"parametrization {type(module).__name__} does not implement right_inverse.")
                 value = module.right_inverse(value)
             if self.is_tensor:
-                if not isinstance(value, mt.Tensor):
+                if not isinstance(value, Tensor):
                     raise ValueError(f"`right_inverse` should return a tensor. Got {type(value).__name__}")
                 value = [value]
             elif not isinstance(value, Sequence):
@@ -136,7 +137,7 @@ class ParametrizationList(ModuleList):
                 )
             for i, (own, new) in enumerate(zip(self._originals(), value, strict=True)):
                 name = "original" if self.is_tensor else f"original{i}"
-                if not isinstance(new, mt.Tensor):
+                if not isinstance(new, Tensor):
                     raise ValueError(
                         f"'right_inverse' must return a sequence of tensors. Got element {i} of type "
                         f"{type(new).__name__}"
@@ -148,7 +149,7 @@ class ParametrizationList(ModuleList):
                     )
                 _set(own, new)
 
-    def forward(self) -> mt.Tensor:
+    def forward(self) -> Tensor:
         """Return the parametrized tensor."""
         first, *others = self
         x = first(*self._originals())
@@ -169,7 +170,7 @@ def _getstate(self: Any) -> Any:
 
 
 def _property(name: str) -> property:
-    def get(self: Any) -> mt.Tensor:
+    def get(self: Any) -> Tensor:
         parametrization = self.parametrizations[name]
         if not _depth:
             return parametrization()  # type: ignore[no-any-return]
@@ -178,7 +179,7 @@ def _property(name: str) -> property:
             _known[key] = parametrization()
         return _known[key]
 
-    def put(self: Any, value: mt.Tensor) -> None:
+    def put(self: Any, value: Tensor) -> None:
         self.parametrizations[name].right_inverse(value)
 
     return property(get, put)
@@ -242,7 +243,7 @@ def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized
     if parametrizations.is_tensor:
         original = parametrizations.original
         if leave_parametrized:
-            with mt.no_grad():
+            with no_grad():
                 _set(original, getattr(module, tensor_name))
     elif leave_parametrized:
         value = getattr(module, tensor_name)

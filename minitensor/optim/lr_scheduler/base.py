@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Any
 
-import minitensor as mt
+from minitensor._C import Tensor
 from minitensor.optim.optimizer import Optimizer
 
 EPOCH_DEPRECATION_WARNING = (
@@ -29,13 +29,13 @@ def values_of(optimizer: Optimizer, key: str) -> list[Any]:
 
 def own(value: Any) -> Any:
     """The value; a copy if it is a tensor."""
-    return value.clone() if isinstance(value, mt.Tensor) else value
+    return value.clone() if isinstance(value, Tensor) else value
 
 
 def put(group: dict[str, Any], key: str, value: Any) -> None:
     """Set a value of a group; a tensor that is there is written."""
-    if isinstance(group[key], mt.Tensor):
-        group[key].fill_(value.squeeze() if isinstance(value, mt.Tensor) else value)
+    if isinstance(group[key], Tensor):
+        group[key].fill_(value.squeeze() if isinstance(value, Tensor) else value)
     else:
         group[key] = value
 

@@ -10,8 +10,8 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
-import minitensor as mt
 from minitensor import accelerator
+from minitensor.random import Generator
 from minitensor.utils.data.collate import default_collate, default_convert
 from minitensor.utils.data.datapipes.datapipe import IterDataPipe, MapDataPipe
 from minitensor.utils.data.dataset import IterableDataset
@@ -264,7 +264,7 @@ class _Iterator:
         if not isinstance(loader.dataset, IterDataPipe):
             return None
         seed = drawn_seed(loader.generator)
-        apply_random_seed(loader.dataset, mt.Generator().manual_seed(seed))
+        apply_random_seed(loader.dataset, Generator().manual_seed(seed))
         return seed
 
     def _begin(self, loader: DataLoader[Any]) -> None:

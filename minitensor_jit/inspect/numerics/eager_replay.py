@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-import minitensor as mt
+from minitensor._C import Tensor, bfloat16, from_numpy, uint16
 from minitensor_jit.clustering.graph import Graph, Node, TensorMeta, Value
 from minitensor_jit.ir.kernel_call import KERNEL_PREFIX, KernelCall
 from minitensor_jit.ir.library import library
@@ -164,14 +164,14 @@ def _run_python(call: RecordedCall, operands: Sequence[Any]) -> list[Array]:
     return [_array(result) for result in (results if isinstance(results, (tuple, list)) else [results])]
 
 
-def _tensor(array: Array) -> mt.Tensor:
+def _tensor(array: Array) -> Tensor:
     copy = np.array(array)
-    return mt.from_numpy(copy.view(np.uint16)).view(mt.bfloat16) if copy.dtype == BFLOAT16 else mt.from_numpy(copy)
+    return from_numpy(copy.view(np.uint16)).view(bfloat16) if copy.dtype == BFLOAT16 else from_numpy(copy)
 
 
-def _array(tensor: mt.Tensor) -> Array:
-    bits: Array = tensor.contiguous().view(mt.uint16).numpy() if tensor.dtype == mt.bfloat16 else tensor.numpy()
-    return bits.view(BFLOAT16) if tensor.dtype == mt.bfloat16 else bits
+def _array(tensor: Tensor) -> Array:
+    bits: Array = tensor.contiguous().view(uint16).numpy() if tensor.dtype == bfloat16 else tensor.numpy()
+    return bits.view(BFLOAT16) if tensor.dtype == bfloat16 else bits
 
 
 def _hlo_dtype(array: Array) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-import minitensor as mt
+from minitensor._config import show_config
 from minitensor.step_stats import Event
 from minitensor.timeline import label
 from minitensor_jit.inspect.profile import HloProfile
@@ -113,7 +113,7 @@ def _environment() -> dict[str, str]:
     import io
 
     out = io.StringIO()
-    mt.show_config(out)
+    show_config(out)
     rows = dict(line.split(":", 1) for line in out.getvalue().splitlines() if ":" in line)
     found = {name.strip(): value.strip() for name, value in rows.items()}
     found["machine"] = f"{platform.machine()}, {_processor()}, {os.cpu_count()} processors"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import minitensor as mt
+from minitensor._C import bfloat16, float16
 from minitensor.distributed.collectives import all_reduce
 from minitensor.distributed.reduce_op import ReduceOp
 from minitensor.distributed.world import group
@@ -38,12 +38,12 @@ def _compressed(dtype: Any, process_group: Any, bucket: Any) -> Any:
 
 def fp16_compress_hook(process_group: Any, bucket: Any) -> Any:
     """The mean of gradients rounded to float16, half the bytes; sums are in float32."""
-    return _compressed(mt.float16, process_group, bucket)
+    return _compressed(float16, process_group, bucket)
 
 
 def bf16_compress_hook(process_group: Any, bucket: Any) -> Any:
     """The mean of gradients rounded to bfloat16, half the bytes; sums are in float32."""
-    return _compressed(mt.bfloat16, process_group, bucket)
+    return _compressed(bfloat16, process_group, bucket)
 
 
 def _wrapper(dtype: Any, hook: Callable[..., Any]) -> Callable[..., Any]:
@@ -57,9 +57,9 @@ def _wrapper(dtype: Any, hook: Callable[..., Any]) -> Callable[..., Any]:
 
 def fp16_compress_wrapper(hook: Callable[..., Any]) -> Callable[..., Any]:
     """The hook on buffers rounded to float16."""
-    return _wrapper(mt.float16, hook)
+    return _wrapper(float16, hook)
 
 
 def bf16_compress_wrapper(hook: Callable[..., Any]) -> Callable[..., Any]:
     """The hook on buffers rounded to bfloat16."""
-    return _wrapper(mt.bfloat16, hook)
+    return _wrapper(bfloat16, hook)
