@@ -120,7 +120,7 @@ print(on.checked)
 def test_it_is_a_flag():
     program = """
 import minitensor as mt
-from minitensor_jit.codegen import elementwise
+from minitensor_jit.codegen.emitter import elementwise
 {}
 print(((mt.tensor([1.0] * 3) * 3 + 1.5).exp() - 4).tolist())
 """

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from minitensor._C import Tensor
+from minitensor import _C
 from minitensor.autograd import no_grad
 from minitensor.nn.modules.container import ModuleDict, ModuleList
 from minitensor.nn.modules.module import Module
@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 _depth = 0  # how many `with cached()` are open
-_known: dict[tuple[int, str], Tensor] = {}
+_known: dict[tuple[int, str], _C.Tensor] = {}
 
 
 @contextmanager
@@ -47,13 +47,13 @@ def _register(module: Module, name: str, tensor: Any) -> None:
         module.register_buffer(name, tensor)
 
 
-def _set(tensor: Tensor, value: Tensor) -> None:
+def _set(tensor: _C.Tensor, value: _C.Tensor) -> None:
     tensor.data = value.detach()
 
 
-def _same(what: str, before: Tensor, after: Any, names: tuple[str, str]) -> None:
+def _same(what: str, before: _C.Tensor, after: Any, names: tuple[str, str]) -> None:
     """ValueError unless `after` is a tensor of the dtype and shape of `before`."""
-    if not isinstance(after, Tensor):
+    if not isinstance(after, _C.Tensor):
         raise ValueError(f"A parametrization must return a tensor. Got {type(after).__name__}.")
     for kind in ("dtype", "shape"):
         one, other = getattr(before, kind), getattr(after, kind)
@@ -69,7 +69,7 @@ class ParametrizationList(ModuleList):
 
     original: Any
 
-    def __init__(self, modules: Sequence[Module], original: Tensor, unsafe: bool = False) -> None:
+    def __init__(self, modules: Sequence[Module], original: _C.Tensor, unsafe: bool = False) -> None:
         if len(modules) == 0:
             raise ValueError("ParametrizationList requires one or more modules.")
         super().__init__(modules)
@@ -81,12 +81,12 @@ class ParametrizationList(ModuleList):
                 if hasattr(module, "right_inverse"):
                     with suppress(NotImplementedError):
                         new = module.right_inverse(new)
-        if not isinstance(new, (Tensor, Sequence)):
+        if not isinstance(new, (_C.Tensor, Sequence)):
             raise ValueError(
                 "'right_inverse' must return a Tensor or a Sequence of tensors (list, tuple...). "
                 f"Got {type(new).__name__}"
             )
-        self.is_tensor = isinstance(new, Tensor)
+        self.is_tensor = isinstance(new, _C.Tensor)
         parts: Any = new
         self.ntensors = 1 if self.is_tensor else len(parts)
         if self.is_tensor:
@@ -102,7 +102,7 @@ class ParametrizationList(ModuleList):
             _register(self, "original", original)
         else:
             for i, part in enumerate(parts):
-                if not isinstance(part, Tensor):
+                if not isinstance(part, _C.Tensor):
                     raise ValueError(
                         "'right_inverse' must return a Tensor or a Sequence of tensors (list, tuple...). "
                         f"Got element {i} of the sequence with type {type(part).__name__}."
@@ -125,7 +125,7 @@ class ParametrizationList(ModuleList):
                     raise RuntimeError(f"parametrization {type(module).__name__} does not implement right_inverse.")
                 value = module.right_inverse(value)
             if self.is_tensor:
-                if not isinstance(value, Tensor):
+                if not isinstance(value, _C.Tensor):
                     raise ValueError(f"`right_inverse` should return a tensor. Got {type(value).__name__}")
                 value = [value]
             elif not isinstance(value, Sequence):
@@ -137,7 +137,7 @@ class ParametrizationList(ModuleList):
                 )
             for i, (own, new) in enumerate(zip(self._originals(), value, strict=True)):
                 name = "original" if self.is_tensor else f"original{i}"
-                if not isinstance(new, Tensor):
+                if not isinstance(new, _C.Tensor):
                     raise ValueError(
                         f"'right_inverse' must return a sequence of tensors. Got element {i} of type "
                         f"{type(new).__name__}"
@@ -149,7 +149,7 @@ class ParametrizationList(ModuleList):
                     )
                 _set(own, new)
 
-    def forward(self) -> Tensor:
+    def forward(self) -> _C.Tensor:
         """Return the parametrized tensor."""
         first, *others = self
         x = first(*self._originals())
@@ -170,7 +170,7 @@ def _getstate(self: Any) -> Any:
 
 
 def _property(name: str) -> property:
-    def get(self: Any) -> Tensor:
+    def get(self: Any) -> _C.Tensor:
         parametrization = self.parametrizations[name]
         if not _depth:
             return parametrization()  # type: ignore[no-any-return]
@@ -179,7 +179,7 @@ def _property(name: str) -> property:
             _known[key] = parametrization()
         return _known[key]
 
-    def put(self: Any, value: Tensor) -> None:
+    def put(self: Any, value: _C.Tensor) -> None:
         self.parametrizations[name].right_inverse(value)
 
     return property(get, put)
