@@ -96,16 +96,63 @@ class GraphOptions(_Options):
         self.optimizer_options = OptimizerOptions() if optimizer_options is None else optimizer_options
 
 
-class ConfigProto(_Options):
-    """A session's configuration."""
+class GPUOptions(_Options):
+    """How a session's memory of GPUs is kept, by TensorFlow's names: here it grows as it is needed, whatever they say.
 
-    __slots__ = ("graph_options",)
-    _types: ClassVar = {"graph_options": GraphOptions}
+    ``per_process_gpu_memory_fraction`` is from 0 to 1, or above for more than there is.
+    """
+
+    __slots__ = ("allow_growth", "per_process_gpu_memory_fraction", "visible_device_list")
+    _types: ClassVar = {"allow_growth": bool, "per_process_gpu_memory_fraction": float, "visible_device_list": str}
+
+    allow_growth: bool
+    per_process_gpu_memory_fraction: float
+    visible_device_list: str
+
+    def __init__(
+        self,
+        *,
+        allow_growth: bool = False,
+        per_process_gpu_memory_fraction: float = 0.0,
+        visible_device_list: str = "",
+    ) -> None:
+        self.allow_growth = allow_growth
+        self.per_process_gpu_memory_fraction = float(per_process_gpu_memory_fraction)
+        self.visible_device_list = visible_device_list
+
+
+class ConfigProto(_Options):
+    """A session's configuration.
+
+    ``allow_soft_placement``, ``log_device_placement`` and ``gpu_options`` are there for scripts that set them: ops run
+    where their tensors are, so nothing is placed elsewhere, and nothing is logged.
+    """
+
+    __slots__ = ("allow_soft_placement", "gpu_options", "graph_options", "log_device_placement")
+    _types: ClassVar = {
+        "graph_options": GraphOptions,
+        "allow_soft_placement": bool,
+        "log_device_placement": bool,
+        "gpu_options": GPUOptions,
+    }
 
     graph_options: GraphOptions
+    allow_soft_placement: bool
+    log_device_placement: bool
+    gpu_options: GPUOptions
 
-    def __init__(self, *, graph_options: GraphOptions | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        graph_options: GraphOptions | None = None,
+        allow_soft_placement: bool = False,
+        log_device_placement: bool = False,
+        gpu_options: GPUOptions | None = None,
+    ) -> None:
         self.graph_options = GraphOptions() if graph_options is None else graph_options
+        self.allow_soft_placement = allow_soft_placement
+        self.log_device_placement = log_device_placement
+        self.gpu_options = GPUOptions() if gpu_options is None else gpu_options
 
 
 class RunOptions(_Options):

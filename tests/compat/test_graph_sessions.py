@@ -391,3 +391,18 @@ def test_default_graphs_belong_to_threads():
         thread.join()
         assert tf.get_default_graph() is mine
     assert seen[0] is not mine
+
+
+def test_configurations_that_scripts_make():
+    made = tf.ConfigProto(allow_soft_placement=True, log_device_placement=False)
+    made.gpu_options.allow_growth = True
+    made.gpu_options.per_process_gpu_memory_fraction = 0.5
+    options = tf.GPUOptions(per_process_gpu_memory_fraction=0.5, allow_growth=True)
+    assert made == tf.ConfigProto(allow_soft_placement=True, gpu_options=options)
+    assert made != tf.ConfigProto()
+    with tf.Session(config=made) as session:
+        assert session.run(tf.constant(2.0) + 1.0) == 3.0
+    with pytest.raises(TypeError, match="allow_growth must be of type bool, not int"):
+        made.gpu_options.allow_growth = 1
+    with pytest.raises(AttributeError, match="did you mean 'allow_growth'"):
+        made.gpu_options.allow_grow = True

@@ -70,6 +70,7 @@ from minitensor.compat.v1.variables import (
     variable_scope,
     variables_initializer,
 )
+from minitensor.session import GPUOptions
 
 del getitem  # noqa: F821  (tensor[key])
 
