@@ -29,7 +29,7 @@ __all__ = ["install", "is_installed", "uninstall"]
 # Modules whose meaning differs, or that only PyTorch has.
 _OWN = {
     f"torch.{name}": f"minitensor.as_torch.{name}"
-    for name in ("_C", "_dynamo", "_utils", "version", "types", "onnx", "torch_version")
+    for name in ("_C", "_dynamo", "_inductor", "_utils", "version", "types", "onnx", "torch_version")
 } | {"torch.jit": "minitensor.scripting"}
 _EVERY = importlib.metadata.DistributionFinder.Context()
 _START = "import minitensor.as_torch; "

@@ -58,7 +58,10 @@ def test_they_are_found_and_leave_functions_of_the_same_name():
     for package, names in BESIDE.items():
         for name in names if package not in ("torch.distributed.fsdp", "torch.signal.windows") else ():
             program += f"assert isinstance(importlib.import_module({package!r}).{name}, types.FunctionType)\n"
-    program += "import torch\nprint(torch.__version__ >= (2, 0), torch.functional.einsum is torch.einsum)"
+    program += "import torch\nimport torch._dynamo.config\nimport torch._inductor.config as other\n"
+    program += "torch._dynamo.config.cache_size_limit = 8\nother.triton.unique_kernel_names = True\n"
+    program += "torch._inductor.config.coordinate_descent_tuning = True\nassert other.coordinate_descent_tuning\n"
+    program += "print(torch.__version__ >= (2, 0), torch.functional.einsum is torch.einsum)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.stdout == "True True\n", done.stderr
 

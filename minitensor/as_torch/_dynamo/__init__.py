@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 from minitensor import Tensor
+from minitensor.as_torch._dynamo import config
 from minitensor.compiler import (
     OptimizedModule,
     allow_in_graph,
@@ -30,9 +29,6 @@ __all__ = [
     "maybe_mark_dynamic",
     "reset",
 ]
-
-config = SimpleNamespace()
-"""Settings of another compiler: they can be set, and change nothing."""
 
 
 def graph_break(msg: str = "") -> None:
