@@ -4,6 +4,7 @@ What a test sees at a call, it then sees when the recording runs. Most don't min
 says so with `@pytest.mark.at_once(reason="...")`, and runs eagerly all the same.
 """
 
+import gc
 import inspect
 import os
 from collections import Counter
@@ -52,6 +53,12 @@ def pytest_collection_modifyitems(items):
                     asks[part] = _asks_for_torch(part)
             if asks[item.module] or asks[item.function]:
                 item.add_marker(pytest.mark.torch)
+
+
+def pytest_collection_finish():
+    """What there is before the first test, some hundred thousand objects, is left out of garbage collections."""
+    gc.collect()
+    gc.freeze()
 
 
 def _asks_for_torch(part):
