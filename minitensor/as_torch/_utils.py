@@ -6,20 +6,20 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-import minitensor as mt
+from minitensor import _C, cat, cuda, split
 
 __all__ = ["_flatten_dense_tensors", "_get_device_index", "_take_tensors", "_unflatten_dense_tensors"]
 
 
 def _flatten_dense_tensors(tensors: Iterable[Any]) -> Any:
     """Return the elements of tensors of one dtype, one after the other."""
-    return mt.cat([tensor.reshape(-1) for tensor in tensors])
+    return cat([tensor.reshape(-1) for tensor in tensors])
 
 
 def _unflatten_dense_tensors(flat: Any, tensors: Iterable[Any]) -> tuple[Any, ...]:
     """Return views of what `_flatten_dense_tensors` gave, with the shapes of the tensors."""
     shapes = [tensor.shape for tensor in tensors]
-    parts = mt.split(flat, [shape.numel() for shape in shapes])
+    parts = split(flat, [shape.numel() for shape in shapes])
     return tuple(part.view(shape) for part, shape in zip(parts, shapes, strict=True))
 
 
@@ -44,7 +44,7 @@ def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = Fal
     """
     if isinstance(device, int):
         return device
-    found = None if device is None else mt.device(device)
+    found = None if device is None else _C.device(device)
     if found is not None and found.type == "cpu" and allow_cpu:
         return -1
     if found is not None and found.type == "cpu":
@@ -53,4 +53,4 @@ def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = Fal
         return int(found.index)
     if not optional:
         raise ValueError(f"Expected a torch.device with a specified index or an integer, but got: {device}")
-    return int(mt.cuda.current_device())
+    return int(cuda.current_device())
