@@ -191,7 +191,7 @@ uint32_t Policy::begin_call(const OpDef& kind, uint64_t work, const SourceRef& a
             forget();
             return 0;
         }
-        if (run.recorded_runs >= kRuns) return run_eagerly(run.calls, true);
+        if (run.recorded_runs > run.eager_runs) return run_eagerly(run.calls, true);
     }
     started_ = policy_clock();
     return 0;
@@ -345,7 +345,10 @@ void Policy::enter(int64_t took_ns, size_t calls, bool recorded) {
     int64_t& fastest = recorded ? run.recorded_ns : run.eager_ns;
     fastest = std::min(fastest, took_ns);
     ++(recorded ? run.recorded_runs : run.eager_runs);
-    if (run.recorded_runs >= kRuns && run.eager_runs >= kRuns) decide();
+    if (run.eager_runs < kFewest || run.recorded_runs < kFewest) return;
+    const int64_t losing_ns = run.recorded_ns - run.eager_ns;
+    const bool over = run.recorded_runs >= kRuns && run.eager_runs >= kRuns;
+    if (over || (losing_ns > 0 && !affords(losing_ns * kRuns))) decide();
 }
 
 void Policy::decide() {
@@ -353,7 +356,7 @@ void Policy::decide() {
     const bool lost = run.recorded_ns > run.eager_ns;
     settle(run, lost ? State::Demoted : State::Compiled);
     if (!lost) return;
-    lose(kRuns * (run.recorded_ns - run.eager_ns));
+    lose(run.recorded_runs * (run.recorded_ns - run.eager_ns));
     if (!demoted_hook) return;
     const SourceRef at{place_->code.get(), place_->key.lasti};
     PyRef record = demoted_hook(run.record, at, run.recorded_ns, run.eager_ns);

@@ -34,7 +34,7 @@ struct KeptCall {
 // - Waiting: it runs eagerly until its ops have taken as long as compiling it is expected to take. Level 1 only; at
 //   level 2 it is compiled when the same signature comes for the second time.
 // - Asked: it is being compiled elsewhere, and runs eagerly.
-// - Contest: it runs recorded and eagerly, a few times each, and the fastest run of either is what counts.
+// - Contest: it runs recorded and eagerly in turns, a few times each, and the fastest run of either is what counts.
 // - Compiled or Demoted: which has won. After some time there is another contest.
 //
 // A place whose runs are never the same is recorded more and more rarely, and where nothing at all is worth recording
@@ -155,7 +155,8 @@ class Policy {
     void decide();
 
     static constexpr size_t kMaxPlaces = 1024, kMaxRuns = 16;
-    static constexpr uint32_t kRuns = 5;    // of each kind in a contest: the fastest of so many is hardly disturbed
+    static constexpr uint32_t kRuns = 5;    // of each kind in a contest: the fastest of so many is hardly disturbed;
+    static constexpr uint32_t kFewest = 2;  // fewer where more would lose what the account doesn't have
     static constexpr uint32_t kTries = 64;  // recorded, for a contest to begin: a trial of clusters comes before it
     static constexpr int64_t kAgainNs = 2'000'000'000;  // after which there is another contest; then four times that
     static constexpr uint32_t kMisses = 8;     // it is learnt anew

@@ -84,6 +84,18 @@ def test_a_run_that_loses_runs_eagerly(faster):
     assert values == steps(clock, 200)[1]
 
 
+def test_a_contest_that_the_account_cannot_afford_ends_early():
+    counts = []
+    for recorded, eager in ((2000, 1000), (2 * SECOND, SECOND)):
+        clock = Clock(recorded=recorded, eager=eager)
+        with program(clock):
+            modes = steps(clock, 40)[0]
+        assert not any(modes[30:])
+        counts.append(sum(modes))
+    cheap, dear = counts
+    assert dear == cheap - 3  # two of each kind instead of five
+
+
 def test_the_whole_run_counts():
     """Not what the cluster alone takes, which its own trial finds to win."""
     clock = Clock(recorded=2000, eager=1999)
