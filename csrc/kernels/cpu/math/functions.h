@@ -1,8 +1,8 @@
 // Transcendental functions, defined operation by operation.
 //
-// minitensor_jit/codegen/emitter/math.py emits the same operations in the same order, so compiled and eager code agree to the
-// last bit: change both together. The coefficients come from scripts/fit_polynomials.py; docs/math.md has the measured
-// errors.
+// minitensor_jit/codegen/emitter/math.py emits the same operations in the same order, so compiled and eager code agree
+// to the last bit: change both together. The coefficients come from scripts/fit_polynomials.py; docs/math.md has the
+// measured errors.
 //
 // Everything is branch-free (arithmetic, explicit fma, bit casts, integer operations and selects), so a plain loop over
 // any of these vectorises for every ISA and gives the same bits on each of them. Compile with -ffp-contract=off.
