@@ -30,21 +30,31 @@ FLAGS = shlex.split(
     " -Wall -Wextra -Wno-missing-field-initializers -Icsrc"
 )
 RELEASE_FLAGS = ["-O3", "-g0", "-DNDEBUG"]
+# Where no time goes into loops over elements, -O3 makes code longer, not faster.
+CONTROL_FLAGS = ["-O2"]
 SANITIZE_FLAGS = ["-O1", "-g1", "-fno-omit-frame-pointer", "-fno-sanitize-recover=undefined"]
 
-# What is compiled before everything else and included by everything: the standard library's headers.
+# What is compiled beforehand and included by everything but kernels of one instruction set: the headers of the standard
+# library and of Python.
 PRECOMPILED = Path("csrc/precompiled.h")
 
 # What takes longest to compile is started first, so that no core is left with it at the end.
 LONGEST = (
     "reduce/loops",
+    "runtime/gemm_",
     "elementwise/loops",
     "pointwise/vector",
-    "runtime/gemm_",
     "index/gather",
-    "nn/softmax_loops",
     "nn/loops",
+    "nn/softmax_loops",
 )
+
+# Where loops over elements are.
+LOOPS = ("csrc/kernels/", "csrc/runtime/")
+
+# Where half of a file's time goes into headers: neighbours are compiled as one file, of so many bytes of source.
+GROUPED = ("csrc/autograd/", "csrc/bindings/", "csrc/distributed/", "csrc/trace/")
+GROUP_SIZE = 40_000
 
 # What a file includes that is compiled once for each instruction set (csrc/kernels/cpu).
 FOR_EACH_ISA = '#include "kernels/cpu/loops/target.h"'
@@ -75,13 +85,18 @@ class BuildExt(build_ext):
 
         mode = [f"-fsanitize={sanitize}", *SANITIZE_FLAGS] if sanitize else RELEASE_FLAGS
         base = Precompiled([*cxx, *FLAGS, *mode, "-isystem", sysconfig.get_path("include"), *extra])
-        units = []
-        for source in map(Path, ext.sources):
-            for isa in targets(source, machine, isas):
+        units: list[Unit] = []
+        for sources in groups(ext.sources):
+            if not str(sources[0]).startswith(LOOPS):
+                control = [] if sanitize else CONTROL_FLAGS
+                parts = [Unit(source, "", base, [*defines_for(source, defines), *control]) for source in sources]
+                units.append(Group(parts) if len(parts) > 1 else parts[0])
+                continue
+            for isa in targets(sources[0], machine, isas):
                 # On a machine that has better the baseline runs only when MT_ISA asks for it.
                 spare = len(isas) == 1 and isa == "baseline" and not sanitize
-                flags = [*defines_for(source, defines), *([f"-DMT_TARGET_{isa.upper()}"] if isa else [])]
-                units.append(Unit(source, isa, base, [*flags, *(["-O1"] if spare else [])]))
+                flags = [*defines_for(sources[0], defines), *([f"-DMT_TARGET_{isa.upper()}"] if isa else [])]
+                units.append(Unit(sources[0], isa, base, [*flags, *(["-O1"] if spare else [])]))
         compile_all(base, units, self.force)
 
         output = Path(self.get_ext_fullpath(ext.name))
@@ -90,7 +105,7 @@ class BuildExt(build_ext):
         partial = output.with_suffix(f".{os.getpid()}.tmp")
         flags = ["-shared", "-pthread", *([f"-fsanitize={sanitize}"] if sanitize else [])]
         flags += shlex.split(os.environ.get("LDFLAGS", ""))
-        link = [*cxx, *flags, *(str(unit.obj) for unit in units), "-o", str(partial)]
+        link = [*cxx, *flags, *(str(obj) for unit in units for obj in unit.objects()), "-o", str(partial)]
         if subprocess.run(link).returncode:
             partial.unlink(missing_ok=True)
             raise LinkError(f"{ext.name} did not link")
@@ -102,7 +117,7 @@ class BuildExt(build_ext):
 
 
 class Precompiled:
-    """A command that compiles with the standard library's headers read beforehand."""
+    """A command that compiles with the headers of PRECOMPILED read beforehand."""
 
     def __init__(self, command: list[str]) -> None:
         self.command = command
@@ -126,6 +141,8 @@ class Precompiled:
 class Unit:
     """A source, how it is compiled and where its object is."""
 
+    files = 1
+
     def __init__(self, source: Path, isa: str, base: Precompiled, flags: list[str]) -> None:
         self.source = source
         self.isa = isa
@@ -137,8 +154,21 @@ class Unit:
 
     def compile(self) -> bool:
         """Compile it; say whether that went well."""
-        command = [*self.base.command, "-include", str(self.base.header), *self.flags, "-c"]
-        return compile_object(command, self.source, self.obj)
+        return compile_object(self.command(), self.source, self.obj)
+
+    def command(self) -> list[str]:
+        """The compiler's command but for the names of files."""
+        # What is for one instruction set reads nearly nothing, and so need not wait for the precompiled header.
+        headers = [] if self.isa else ["-include", str(self.base.header)]
+        return [*self.base.command, *headers, *self.flags, "-c"]
+
+    def objects(self) -> list[Path]:
+        """What is linked."""
+        return [self.obj]
+
+    def is_fresh(self) -> bool:
+        """Whether nothing needs to be compiled."""
+        return is_fresh(self.obj)
 
     def precedence(self) -> tuple[int, int]:
         """The key by which the longest come first."""
@@ -147,11 +177,50 @@ class Unit:
         return rank, -self.source.stat().st_size
 
 
+class Group(Unit):
+    """Files of one folder that are compiled as one; and one by one where they have names that don't go together."""
+
+    def __init__(self, parts: list[Unit]) -> None:
+        first = parts[0]
+        flags = list(dict.fromkeys(flag for part in parts for flag in part.flags))
+        super().__init__(first.source, "", first.base, flags)
+        self.parts = parts
+        self.files = len(parts)
+        self.obj = self.obj.with_suffix(".group.o")
+
+    def compile(self) -> bool:
+        """Compile them; say whether that went well."""
+        together = self.obj.with_suffix(".cpp")
+        text = "".join(f'#include "{part.source.relative_to("csrc")}"\n' for part in self.parts)
+        together.parent.mkdir(parents=True, exist_ok=True)
+        together.write_text(text, encoding="utf-8")
+        if compile_object(self.command(), together, self.obj, quiet=True):
+            return True
+        self.obj.unlink(missing_ok=True)
+        compiled = [part.compile() for part in self.parts]
+        if not all(compiled):
+            return False
+        print(f"{', '.join(str(part.source) for part in self.parts)}: not as one file", flush=True)
+        return True
+
+    def objects(self) -> list[Path]:
+        """What is linked."""
+        return [self.obj] if self.obj.exists() else [part.obj for part in self.parts]
+
+    def is_fresh(self) -> bool:
+        """Whether nothing needs to be compiled."""
+        return all(map(is_fresh, self.objects()))
+
+    def precedence(self) -> tuple[int, int]:
+        """The key by which the longest come first."""
+        return len(LONGEST), -sum(part.source.stat().st_size for part in self.parts)
+
+
 class Progress:
     """Says how far a build is, also to whoever waits at a terminal for pip, which keeps a build's output to itself."""
 
     INTERVAL = 10  # seconds between lines on the terminal
-    FILE = 1.9  # seconds that one core compiles a file, on the average: an AMD EPYC in 2026
+    FILE = 0.9  # seconds that one core compiles a file, on the average: an AMD EPYC in 2026
 
     def __init__(self, total: int, jobs: int) -> None:
         self.total = total
@@ -172,9 +241,10 @@ class Progress:
 
     def report(self, unit: "Unit", ok: bool) -> None:
         """Say that one more file is done."""
-        self.done += 1
+        self.done += unit.files
         isa = f" ({unit.isa})" if unit.isa else ""
-        print(f"[{self.done}/{self.total}] {unit.source}{isa}{'' if ok else ': failed'}", flush=True)
+        more = f" and {unit.files - 1} more" if unit.files > 1 else ""
+        print(f"[{self.done}/{self.total}] {unit.source}{more}{isa}{'' if ok else ': failed'}", flush=True)
         now = time.monotonic()
         if now >= self.next_line or self.done == self.total:
             self.next_line = now + self.INTERVAL
@@ -183,21 +253,41 @@ class Progress:
 
 def compile_all(base: Precompiled, units: list[Unit], force: bool) -> None:
     """Compile the units that are out of date, a process for each core."""
-    stale = sorted((unit for unit in units if force or not is_fresh(unit.obj)), key=Unit.precedence)
+    stale = sorted((unit for unit in units if force or not unit.is_fresh()), key=Unit.precedence)
     jobs = len(os.sched_getaffinity(0))
-    progress = Progress(len(stale), jobs)
+    progress = Progress(sum(unit.files for unit in stale), jobs)
 
     def compile_one(unit: Unit) -> bool:
         ok = unit.compile()
         progress.report(unit, ok)
         return ok
 
-    if stale and not base.prepare():
-        raise CompileError(f"{PRECOMPILED} did not compile")
+    # The header is compiled beside what doesn't wait for it.
     with ThreadPoolExecutor(jobs) as pool:
-        results = list(pool.map(compile_one, stale))
-    if not all(results):
-        raise CompileError(f"{results.count(False)} of {len(stale)} files did not compile")
+        prepared = pool.submit(base.prepare) if stale else None
+        results = [pool.submit(compile_one, unit) for unit in stale if unit.isa]
+        if prepared and not prepared.result():
+            raise CompileError(f"{PRECOMPILED} did not compile")
+        results += [pool.submit(compile_one, unit) for unit in stale if not unit.isa]
+    failed = sum(not result.result() for result in results)
+    if failed:
+        raise CompileError(f"{failed} of {len(stale)} compilations failed")
+
+
+def groups(sources: list[str]) -> list[list[Path]]:
+    """The sources, those that are compiled as one together: neighbours of one folder."""
+    result: list[list[Path]] = []
+    size = 0
+    for source in map(Path, sources):
+        own = source.stat().st_size
+        last = result[-1][-1] if result else None
+        together = last is not None and last.parent == source.parent and str(source).startswith(GROUPED)
+        if not together or size + own > GROUP_SIZE:
+            result.append([])
+            size = 0
+        result[-1].append(source)
+        size += own
+    return result
 
 
 def defines_for(source: Path, defines: dict[str, str]) -> list[str]:
@@ -263,8 +353,8 @@ def is_fresh(obj: Path) -> bool:
         return False
 
 
-def compile_object(command: list[str], source: Path, obj: Path) -> bool:
-    """Compile one file; the object appears under its name only when it is complete."""
+def compile_object(command: list[str], source: Path, obj: Path, quiet: bool = False) -> bool:
+    """Compile one file, if `quiet` without a word of what is wrong; the object has its name only when complete."""
     obj.parent.mkdir(parents=True, exist_ok=True)
     partial = obj.with_suffix(f".{os.getpid()}.tmp")
     depfile = obj.with_suffix(".d")
@@ -272,7 +362,7 @@ def compile_object(command: list[str], source: Path, obj: Path) -> bool:
     # What ccache wants to be told before it works with a precompiled header.
     environment = {"CCACHE_SLOPPINESS": "pch_defines,time_macros", **os.environ, "CCACHE_PCH_EXTSUM": "true"}
     arguments = [*command, str(source), "-o", str(partial), "-MMD", "-MF", str(depfile)]
-    if subprocess.run(arguments, env=environment).returncode:
+    if subprocess.run(arguments, env=environment, stderr=subprocess.DEVNULL if quiet else None).returncode:
         partial.unlink(missing_ok=True)
         return False
     # Dated back to when it was started: a header saved meanwhile is newer than the object.

@@ -1,5 +1,11 @@
-// The standard library's headers that most files read, which setup.py compiles once. Every file includes what it needs
-// all the same: it must compile without this one. It needs no guard, being the first thing that is read.
+// The headers that most files read, which setup.py compiles once. Every file includes what it needs all the same: it
+// must compile without this one. It needs no guard, being the first thing that is read.
+
+// libstdc++'s special functions (std::beta ...), which nothing uses: every file would instantiate them anew.
+#define _GLIBCXX_BITS_SPECFUN_H 1
+
+#include <Python.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>

@@ -94,7 +94,7 @@ PyObject* generator_reserve(PyObject* self, PyObject*) {
                          static_cast<unsigned long long>(state.offset++));
 }
 
-PyMethodDef methods[] = {
+PyMethodDef generator_methods[] = {
     {"_state", method<generator_state>(), METH_NOARGS, "(seed, offset)."},
     {"_set", method<generator_set>(), METH_VARARGS, "_set(seed, offset)"},
     {"_use_torch", method<generator_use_torch>(), METH_O, "_use_torch(whether)"},
@@ -104,7 +104,7 @@ PyMethodDef methods[] = {
     {"_reserve", method<generator_reserve>(), METH_NOARGS, "(seed, offset) for one op, which are then used up."},
     {}};
 
-PyTypeObject make_type() {
+PyTypeObject make_generator_type() {
     PyTypeObject type = blank_type();
     type.tp_name = "minitensor._C._Generator";
     type.tp_doc = "The seed of a random stream and the next place in it.";
@@ -112,11 +112,11 @@ PyTypeObject make_type() {
     type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE;
     type.tp_new = slot<generator_new>;
     type.tp_dealloc = slot<generator_dealloc>;
-    type.tp_methods = methods;
+    type.tp_methods = generator_methods;
     return type;
 }
 
-PyTypeObject GeneratorType = make_type();
+PyTypeObject GeneratorType = make_generator_type();
 
 // use_as_default(generator, device): it stands for the device's default generator from now on.
 PyObject* py_use_as_default(PyObject*, PyObject* args) {
@@ -159,7 +159,7 @@ PyObject* py_draw_from(PyObject*, PyObject* const* args, Py_ssize_t nargs, PyObj
     });
 }
 
-PyMethodDef functions[] = {
+PyMethodDef generator_functions[] = {
     {"_use_as_default", method<py_use_as_default>(), METH_VARARGS,
      "_use_as_default(generator, device): it stands for the device's default one."},
     {"_draws_as_torch", method<py_draws_as_torch>(), METH_FASTCALL,
@@ -172,7 +172,7 @@ PyMethodDef functions[] = {
 }  // namespace
 
 bool init_generator(PyObject* module) {
-    return PyType_Ready(&GeneratorType) == 0 && PyModule_AddFunctions(module, functions) == 0 &&
+    return PyType_Ready(&GeneratorType) == 0 && PyModule_AddFunctions(module, generator_functions) == 0 &&
            PyModule_AddType(module, &GeneratorType) == 0;
 }
 

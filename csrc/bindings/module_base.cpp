@@ -118,24 +118,25 @@ PyObject* set_global_hooks(PyObject*, PyObject* dicts) {
     Py_RETURN_NONE;
 }
 
-PyMethodDef methods[] = {{"__getattr__", method<base_getattr>(), METH_O,
-                          "__getattr__($self, name, /)\n--\n\nThe parameter, buffer or child of that name."},
-                         {"__init_subclass__", method<base_init_subclass>(), METH_VARARGS | METH_KEYWORDS | METH_CLASS,
-                          "Makes reading attributes of the new class short."},
-                         {}};
+PyMethodDef module_base_methods[] = {
+    {"__getattr__", method<base_getattr>(), METH_O,
+     "__getattr__($self, name, /)\n--\n\nThe parameter, buffer or child of that name."},
+    {"__init_subclass__", method<base_init_subclass>(), METH_VARARGS | METH_KEYWORDS | METH_CLASS,
+     "Makes reading attributes of the new class short."},
+    {}};
 
-PyTypeObject make_type() {
+PyTypeObject make_module_base_type() {
     PyTypeObject type = blank_type();
     type.tp_name = "minitensor._C.ModuleBase";
     type.tp_doc = "Finds a module's parameters, buffers and children as attributes, and calls its forward.";
     type.tp_basicsize = sizeof(PyObject);
     type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE;
     type.tp_call = slot<base_call>;
-    type.tp_methods = methods;
+    type.tp_methods = module_base_methods;
     return type;
 }
 
-PyTypeObject ModuleBaseType = make_type();
+PyTypeObject ModuleBaseType = make_module_base_type();
 
 PyTypeObject* base_type() { return &ModuleBaseType; }
 

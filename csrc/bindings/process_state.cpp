@@ -62,7 +62,7 @@ PyObject* py_set_matmul_precision(PyObject*, PyObject* number) {
     Py_RETURN_NONE;
 }
 
-PyMethodDef functions[] = {
+PyMethodDef process_state_functions[] = {
     {"allocator_stats", method<py_allocator_stats>(), METH_NOARGS,
      "Statistics of the host allocator, in bytes and counts."},
     {"rounded_size", method<py_rounded_size>(), METH_O,
@@ -89,6 +89,6 @@ PyMethodDef functions[] = {
 
 }  // namespace
 
-bool init_process_state(PyObject* module) { return PyModule_AddFunctions(module, functions) == 0; }
+bool init_process_state(PyObject* module) { return PyModule_AddFunctions(module, process_state_functions) == 0; }
 
 }  // namespace mt::py

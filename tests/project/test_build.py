@@ -36,6 +36,17 @@ def test_files_are_compiled_for_each_instruction_set_or_for_one(build):
     assert ("csrc/kernels/cpu/reduce/loops.cpp", "baseline") in arm
 
 
+def test_neighbours_of_one_folder_are_compiled_as_one_file(build):
+    groups = build["groups"](build["sources"])
+    assert [str(source) for group in groups for source in group] == build["sources"]
+    together = [group for group in groups if len(group) > 1]
+    assert {group[0].parts[1] for group in together} == {"autograd", "bindings", "distributed", "trace"}
+    for group in together:
+        assert len({source.parent for source in group}) == 1
+        assert sum(source.stat().st_size for source in group) <= build["GROUP_SIZE"]
+        assert {isa for source in group for isa in build["targets"](source, "x86_64", ["avx2"])} == {""}
+
+
 def test_which_instruction_sets_are_built(build):
     isas = build["isas_to_build"]
     assert isas("all", "x86_64") == ["avx2", "avx512"]

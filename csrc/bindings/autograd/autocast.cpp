@@ -86,7 +86,7 @@ PyObject* py_set_autocast(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
     });
 }
 
-PyMethodDef functions[] = {
+PyMethodDef autocast_functions[] = {
     {"autocast_state", method<py_autocast_state>(), METH_FASTCALL,
      "autocast_state([state]): this thread's state of autocast, which becomes `state`. Bits 0 and 1: it is on for the "
      "CPU and for GPUs; 2: casts are kept; 8 to 11 and 12 to 15: the numbers of their dtypes."},
@@ -144,7 +144,7 @@ bool call_autocast(const AutocastPolicy& policy, PyObject* callable, vectorcallf
 
 bool init_autocast(PyObject* module) {
     install_autocast();
-    return PyModule_AddFunctions(module, functions) == 0;
+    return PyModule_AddFunctions(module, autocast_functions) == 0;
 }
 
 }  // namespace mt::py

@@ -312,7 +312,7 @@ PyObject* py_as_result(PyObject*, PyObject* args) {
     });
 }
 
-PyMethodDef functions[] = {
+PyMethodDef autograd_functions[] = {
     {"run_backward", method<py_run_backward>(), METH_VARARGS,
      "run_backward(tensors, gradients, inputs, retain_graph, create_graph, allow_unused, accumulate=False, "
      "forward=False)"},
@@ -364,7 +364,7 @@ PyMethodDef functions[] = {
 bool init_autograd(PyObject* module) {
     install_tape();
     return init_grad_node(module) && init_grad_mode(module) && init_autocast(module) && init_custom_function(module) &&
-           PyModule_AddFunctions(module, functions) == 0;
+           PyModule_AddFunctions(module, autograd_functions) == 0;
 }
 
 }  // namespace mt::py

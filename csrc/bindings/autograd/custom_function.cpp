@@ -157,7 +157,7 @@ PyObject* py_finish_function(PyObject*, PyObject* args) {
     });
 }
 
-PyMethodDef functions[] = {
+PyMethodDef custom_function_functions[] = {
     {"begin_function", method<py_begin_function>(), METH_VARARGS, "begin_function(callable, inputs) -> node"},
     {"finish_function", method<py_finish_function>(), METH_VARARGS,
      "finish_function(node | None, inputs, outputs, dirty, without_gradient, saved) -> results"},
@@ -165,6 +165,6 @@ PyMethodDef functions[] = {
 
 }  // namespace
 
-bool init_custom_function(PyObject* module) { return PyModule_AddFunctions(module, functions) == 0; }
+bool init_custom_function(PyObject* module) { return PyModule_AddFunctions(module, custom_function_functions) == 0; }
 
 }  // namespace mt::py

@@ -97,9 +97,9 @@ PyObject* calling_thread(PyObject*, PyObject*) {
     return PyLong_FromUnsignedLong(t_caller ? t_caller : PyThread_get_thread_ident());
 }
 
-PyMethodDef functions[] = {{"_calling_thread", method<calling_thread>(), METH_NOARGS,
-                            "The thread that waits for what this one does, or this one."},
-                           {}};
+PyMethodDef apart_functions[] = {{"_calling_thread", method<calling_thread>(), METH_NOARGS,
+                                  "The thread that waits for what this one does, or this one."},
+                                 {}};
 
 }  // namespace
 
@@ -144,7 +144,7 @@ PyRef call_apart(PyObject* callable, PyObject* args) {
 }
 
 bool init_apart(PyObject* module) {
-    if (PyModule_AddFunctions(module, functions) != 0) return false;
+    if (PyModule_AddFunctions(module, apart_functions) != 0) return false;
     static PyMethodDef wait = {"_wait_for_calls", method<wait_for_calls>(), METH_NOARGS, nullptr};
     PyRef atexit(PyImport_ImportModule("atexit")), function(PyCFunction_New(&wait, nullptr));
     PyRef done(atexit && function ? PyObject_CallMethod(atexit.get(), "register", "O", function.get()) : nullptr);

@@ -304,7 +304,7 @@ PyObject* py_exceeds(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
     return of_two(Numbers::Kind::Exceeds, "number_exceeds", args, nargs);
 }
 
-PyMethodDef functions[] = {
+PyMethodDef bound_number_functions[] = {
     {"bound_number", method<py_bound_number>(), METH_FASTCALL,
      "bound_number(dict, key, part=-1): the item, which a compiled function reads anew at each call if it is a float."},
     {"bound_items", method<py_bound_items>(), METH_NOARGS,
@@ -340,7 +340,7 @@ bool init_bound_number(PyObject* module) {
     // NumPy's numbers would else take it for an array of one object.
     return PyType_Ready(&BoundNumberType) == 0 &&
            PyDict_SetItemString(BoundNumberType.tp_dict, "__array_ufunc__", Py_None) == 0 &&
-           PyModule_AddFunctions(module, functions) == 0;
+           PyModule_AddFunctions(module, bound_number_functions) == 0;
 }
 
 }  // namespace mt::py

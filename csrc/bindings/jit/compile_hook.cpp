@@ -359,7 +359,7 @@ PyObject* py_plan_bytes(PyObject*, PyObject* args) {
     });
 }
 
-PyMethodDef functions[] = {
+PyMethodDef compile_hook_functions[] = {
     {"set_submit_hook", method<py_set_submit_hook>(), METH_O,
      "set_submit_hook(f | None): f(number, signature, (nodes, leaves, scalars)) has another process compile a trace, "
      "and returns whether it will."},
@@ -377,6 +377,6 @@ PyMethodDef functions[] = {
 
 }  // namespace
 
-bool init_compile_hook(PyObject* module) { return PyModule_AddFunctions(module, functions) == 0; }
+bool init_compile_hook(PyObject* module) { return PyModule_AddFunctions(module, compile_hook_functions) == 0; }
 
 }  // namespace mt::py

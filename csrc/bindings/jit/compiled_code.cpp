@@ -71,7 +71,7 @@ PyObject* py_raise_runtime_error(PyObject*, PyObject*) {
     });
 }
 
-PyMethodDef functions[] = {
+PyMethodDef compiled_code_functions[] = {
     {"load_object_code", method<py_load_object_code>(), METH_VARARGS,
      "The address of a symbol of an object that was loaded, and what keeps the object in memory."},
     {"runtime_address", method<py_runtime_address>(), METH_NOARGS,
@@ -88,6 +88,6 @@ PyMethodDef functions[] = {
 
 }  // namespace
 
-bool init_compiled_code(PyObject* module) { return PyModule_AddFunctions(module, functions) == 0; }
+bool init_compiled_code(PyObject* module) { return PyModule_AddFunctions(module, compiled_code_functions) == 0; }
 
 }  // namespace mt::py

@@ -530,7 +530,7 @@ PyObject* py_program_busy(PyObject*, PyObject*) { return PyBool_FromLong(program
 PyObject* py_discard_recording(PyObject*, PyObject*);
 PyObject* py_watch_gradients(PyObject*, PyObject*);
 
-PyMethodDef functions[] = {
+PyMethodDef compiled_function_functions[] = {
     {"watch_gradients", method<py_watch_gradients>(), METH_NOARGS,
      "From here on to discard_recording, gradients that are stored are noted."},
     {"discard_recording", method<py_discard_recording>(), METH_NOARGS,
@@ -584,7 +584,7 @@ bool init_function(PyObject* module) {
     PyRef unsettled(PyUnicode_FromString(trace::kUnsettled));
     if (!unsettled || PyModule_AddObjectRef(module, "UNSETTLED", unsettled.get()) < 0) return false;
     grad_stored_hook = note_gradient;
-    return PyType_Ready(&FunctionType) == 0 && PyModule_AddFunctions(module, functions) == 0 &&
+    return PyType_Ready(&FunctionType) == 0 && PyModule_AddFunctions(module, compiled_function_functions) == 0 &&
            PyModule_AddType(module, &FunctionType) == 0;
 }
 

@@ -156,7 +156,7 @@ PyObject* py_file_stamps(PyObject*, PyObject* capsule) {
     });
 }
 
-PyMethodDef functions[] = {
+PyMethodDef file_stamps_functions[] = {
     {"read_file_stamps", method<py_read_file_stamps>(), METH_VARARGS,
      "read_file_stamps(folders, endings): has a thread look at path, size and time of every file in some folders, and "
      "in those within, that ends so."},
@@ -165,6 +165,6 @@ PyMethodDef functions[] = {
 
 }  // namespace
 
-bool init_file_stamps(PyObject* module) { return PyModule_AddFunctions(module, functions) == 0; }
+bool init_file_stamps(PyObject* module) { return PyModule_AddFunctions(module, file_stamps_functions) == 0; }
 
 }  // namespace mt::py

@@ -53,7 +53,7 @@ PyObject* py_llvm_emit(PyObject*, PyObject* args) {
     });
 }
 
-PyMethodDef functions[] = {
+PyMethodDef llvm_calls_functions[] = {
     {"_llvm_emit", method<py_llvm_emit>(), METH_VARARGS,
      "_llvm_emit(parse, emit, context, machine, text, object) -> (module, buffer, error), or the number of the signal "
      "that would have ended the process. With the addresses of LLVM's functions."},
@@ -61,6 +61,6 @@ PyMethodDef functions[] = {
 
 }  // namespace
 
-bool init_llvm_calls(PyObject* module) { return PyModule_AddFunctions(module, functions) == 0; }
+bool init_llvm_calls(PyObject* module) { return PyModule_AddFunctions(module, llvm_calls_functions) == 0; }
 
 }  // namespace mt::py

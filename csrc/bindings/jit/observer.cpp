@@ -17,7 +17,7 @@ namespace {
 // it (or where else they are), how much is on the stack before it runs, and what it is to be told of it.
 enum Operands : int32_t { kCell = -1, kNames = -2 };
 enum Flags : int32_t { kSeen = 1, kMakes = 2, kPrefix = 4 };
-struct Step {
+struct CodeStep {
     int32_t opcode, argument, operands, depth, flags;
 };
 
@@ -26,7 +26,7 @@ enum Kind { kUser, kInternal, kLibrary, kImport };
 struct CodeFacts {
     Kind kind = kUser;
     uint64_t watched = 0;  // the events that it gives, see `events`
-    std::unique_ptr<Step[]> steps;  // of each code unit
+    std::unique_ptr<CodeStep[]> steps;  // of each code unit
     size_t count = 0;
 };
 
@@ -149,9 +149,9 @@ const CodeFacts* planned(Observation& o, PyCodeObject* code) {
         return nullptr;
     }
     const auto size = static_cast<size_t>(PyBytes_GET_SIZE(bytes.get()));
-    facts->count = size / sizeof(Step);
-    facts->steps = std::make_unique<Step[]>(facts->count);
-    std::memcpy(facts->steps.get(), PyBytes_AS_STRING(bytes.get()), facts->count * sizeof(Step));
+    facts->count = size / sizeof(CodeStep);
+    facts->steps = std::make_unique<CodeStep[]>(facts->count);
+    std::memcpy(facts->steps.get(), PyBytes_AS_STRING(bytes.get()), facts->count * sizeof(CodeStep));
     return facts;
 }
 
@@ -159,10 +159,10 @@ bool before_instruction(Observation& o, Frame* frame, size_t at) {
     PyCodeObject* code = code_of(frame);
     const CodeFacts* facts = planned(o, code);
     if (!facts) return true;
-    const Step* steps = facts->steps.get();
+    const CodeStep* steps = facts->steps.get();
     while (at < facts->count && steps[at].flags & kPrefix) ++at;
     if (at >= facts->count) return true;
-    const Step& step = steps[at];
+    const CodeStep& step = steps[at];
     PyObject** base = stack_of(frame);
     if (step.depth < 0) {  // where it is thought that nothing ever comes by
         o.failed = true;
@@ -545,7 +545,7 @@ PyObject* young_objects(PyObject*, PyObject*) {
     return kept.release();
 }
 
-PyMethodDef functions[] = {
+PyMethodDef observer_functions[] = {
     {"generic_attributes", method<generic_attributes>(), METH_O,
      "generic_attributes(type): whether reading an attribute looks at its class and its own dict, and at nothing "
      "else."},
@@ -564,7 +564,7 @@ PyMethodDef functions[] = {
 }  // namespace
 
 bool init_observer(PyObject* module) {
-    return PyModule_AddFunctions(module, functions) == 0 &&
+    return PyModule_AddFunctions(module, observer_functions) == 0 &&
            PyModule_AddIntConstant(module, "CAN_OBSERVE", MT_CAN_OBSERVE) == 0;
 }
 

@@ -140,7 +140,7 @@ PyObject* py_stop_profile(PyObject*, PyObject*) {
     });
 }
 
-PyMethodDef functions[] = {
+PyMethodDef profile_functions[] = {
     {"start_profile", method<py_start_profile>(), METH_NOARGS, "Starts to note every kernel and launch."},
     {"take_profile", method<py_take_profile>(), METH_NOARGS, "The events so far; the profile goes on."},
     {"stop_profile", method<py_stop_profile>(), METH_NOARGS, "The events since start_profile or take_profile."},
@@ -148,6 +148,6 @@ PyMethodDef functions[] = {
 
 }  // namespace
 
-bool init_profile(PyObject* module) { return PyModule_AddFunctions(module, functions) == 0; }
+bool init_profile(PyObject* module) { return PyModule_AddFunctions(module, profile_functions) == 0; }
 
 }  // namespace mt::py

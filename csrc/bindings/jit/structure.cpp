@@ -195,12 +195,13 @@ PyObject* py_match_structure(PyObject*, PyObject* args) {
     });
 }
 
-PyMethodDef functions[] = {{"match_structure", method<py_match_structure>(), METH_VARARGS,
-                            "match_structure(structure, value): the tensors in a value of that structure; None for "
-                            "one of another."},
-                           {"build_structure", method<py_build_structure>(), METH_VARARGS,
-                            "build_structure(structure, tensors): the value of that structure with those tensors."},
-                           {}};
+PyMethodDef structure_functions[] = {
+    {"match_structure", method<py_match_structure>(), METH_VARARGS,
+     "match_structure(structure, value): the tensors in a value of that structure; None for "
+     "one of another."},
+    {"build_structure", method<py_build_structure>(), METH_VARARGS,
+     "build_structure(structure, tensors): the value of that structure with those tensors."},
+    {}};
 
 }  // namespace
 
@@ -226,6 +227,6 @@ PyObject* build_structure(PyObject* structure, const PyRef* tensors, size_t coun
     return value.release();
 }
 
-bool init_structure(PyObject* module) { return PyModule_AddFunctions(module, functions) == 0; }
+bool init_structure(PyObject* module) { return PyModule_AddFunctions(module, structure_functions) == 0; }
 
 }  // namespace mt::py

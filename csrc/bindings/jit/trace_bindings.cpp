@@ -285,7 +285,7 @@ PyObject* py_after_fork(PyObject*, PyObject*) {
     Py_RETURN_NONE;
 }
 
-PyMethodDef functions[] = {
+PyMethodDef trace_bindings_functions[] = {
     {"begin_recording", method<py_begin_recording>(), METH_NOARGS, "Ops are recorded from here on; nests."},
     {"begin_program", method<py_begin_program>(), METH_NOARGS,
      "Records a whole program from here on, as far as the policy says."},
@@ -347,7 +347,7 @@ bool init_trace(PyObject* module) {
     PyRef enroll(os ? PyObject_GetAttrString(os.get(), "register_at_fork") : nullptr);
     PyRef keywords(function ? Py_BuildValue("{sO}", "after_in_child", function.get()) : nullptr);
     PyRef enrolled(enroll && keywords && none ? PyObject_Call(enroll.get(), none.get(), keywords.get()) : nullptr);
-    return enrolled && PyModule_AddFunctions(module, functions) == 0;
+    return enrolled && PyModule_AddFunctions(module, trace_bindings_functions) == 0;
 }
 
 }  // namespace mt::py

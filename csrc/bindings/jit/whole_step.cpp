@@ -171,13 +171,13 @@ PyObject* py_call_step(PyObject*, PyObject* arguments) {
     });
 }
 
-PyMethodDef functions[] = {
+PyMethodDef whole_step_functions[] = {
     {"call_step", method<py_call_step>(), METH_VARARGS,
      "call_step(function, args, kwargs): function(*args, **kwargs), which is the step of an optimizer, args[0]."},
     {}};
 
 }  // namespace
 
-bool init_whole_step(PyObject* module) { return PyModule_AddFunctions(module, functions) == 0; }
+bool init_whole_step(PyObject* module) { return PyModule_AddFunctions(module, whole_step_functions) == 0; }
 
 }  // namespace mt::py

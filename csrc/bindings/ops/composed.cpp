@@ -228,7 +228,7 @@ PyObject* py_dropout(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
     });
 }
 
-PyMethodDef functions[] = {
+PyMethodDef composed_functions[] = {
     {"dropout", method<py_dropout>(), METH_FASTCALL, "dropout(input, p, training, inplace): of single elements."},
     {"stack", method<py_stack>(), METH_FASTCALL, "stack(tensors): tensors of one shape along a new first dimension."},
     {"split", method<py_split>(), METH_FASTCALL, "split(tensor, size, dim): in parts of one size."},
@@ -241,6 +241,6 @@ PyMethodDef functions[] = {
 
 }  // namespace
 
-bool init_composed(PyObject* module) { return PyModule_AddFunctions(module, functions) == 0; }
+bool init_composed(PyObject* module) { return PyModule_AddFunctions(module, composed_functions) == 0; }
 
 }  // namespace mt::py

@@ -121,13 +121,13 @@ PyObject* py_set_shape_rule(PyObject*, PyObject* args) {
     });
 }
 
-PyMethodDef functions[] = {
+PyMethodDef extend_functions[] = {
     {"set_shape_rule", method<py_set_shape_rule>(), METH_VARARGS,
      "set_shape_rule(op, rule, direct=False): `rule(*operands, *params)` gives results without data."},
     {}};
 
 }  // namespace
 
-bool init_extend(PyObject* module) { return PyModule_AddFunctions(module, functions) == 0; }
+bool init_extend(PyObject* module) { return PyModule_AddFunctions(module, extend_functions) == 0; }
 
 }  // namespace mt::py

@@ -48,11 +48,11 @@ PyObject* py_foreach(PyObject*, PyObject* args) {
     });
 }
 
-PyMethodDef functions[] = {
+PyMethodDef foreach_functions[] = {
     {"foreach", method<py_foreach>(), METH_VARARGS, "foreach(op, lists, names): the op on the items of lists."}, {}};
 
 }  // namespace
 
-bool init_foreach(PyObject* module) { return PyModule_AddFunctions(module, functions) == 0; }
+bool init_foreach(PyObject* module) { return PyModule_AddFunctions(module, foreach_functions) == 0; }
 
 }  // namespace mt::py

@@ -100,7 +100,7 @@ PyObject* py_write_as(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
     });
 }
 
-PyMethodDef functions[] = {
+PyMethodDef op_functions[] = {
     {"write_as", method<py_write_as>(), METH_FASTCALL,
      "write_as(method, write, *arguments): write(*arguments), whose warnings name the method."},
     {"can_view", method<py_can_view>(), METH_VARARGS,
@@ -114,6 +114,6 @@ PyMethodDef functions[] = {
 
 }  // namespace
 
-bool init_functions(PyObject* module) { return PyModule_AddFunctions(module, functions) == 0; }
+bool init_functions(PyObject* module) { return PyModule_AddFunctions(module, op_functions) == 0; }
 
 }  // namespace mt::py

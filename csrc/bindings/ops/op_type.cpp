@@ -246,7 +246,7 @@ PyObject* py_op_names(PyObject*, PyObject*) {
     return list;
 }
 
-PyMethodDef functions[] = {
+PyMethodDef op_type_functions[] = {
     {"define_op", method<py_define_op>(), METH_VARARGS,
      "define_op(schema, kind): registers an op and returns its callable."},
     {"set_rules", method<py_set_rules>(), METH_VARARGS, "Attaches a row's rules to its op."},
@@ -325,7 +325,7 @@ bool init_ops(PyObject* module) {
     OpType.tp_getset = getset;
     OpType.tp_methods = methods;
     python_kernel_hook = run_python_kernel;
-    return PyType_Ready(&OpType) == 0 && PyModule_AddFunctions(module, functions) == 0 &&
+    return PyType_Ready(&OpType) == 0 && PyModule_AddFunctions(module, op_type_functions) == 0 &&
            PyModule_AddType(module, &OpType) == 0;
 }
 

@@ -22,7 +22,7 @@ struct OutFormObject {
     AutocastPolicy autocast;
 };
 
-OutFormObject* cast(PyObject* self) { return reinterpret_cast<OutFormObject*>(self); }
+OutFormObject* as_out_form(PyObject* self) { return reinterpret_cast<OutFormObject*>(self); }
 
 PyObject* out_name = nullptr;
 
@@ -89,7 +89,7 @@ void explain_error(PyObject* function, PyObject* const* args, size_t nargsf, PyO
 }
 
 bool out_form_overridden(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames, PyObject** result) {
-    PyObject* api = cast(self)->api ? cast(self)->api : self;
+    PyObject* api = as_out_form(self)->api ? as_out_form(self)->api : self;
     return api != Py_None && overridden(api, args, static_cast<size_t>(PyVectorcall_NARGS(nargsf)), kwnames, result);
 }
 
@@ -118,15 +118,15 @@ PyObject* out_form_vectorcall(PyObject* self, PyObject* const* args, size_t narg
     PyObject* result;
     const bool asked = may_override();
     if (asked && out_form_overridden(self, args, nargsf, kwnames, &result)) return result;
-    if (__builtin_expect(thread_settings.autocasts(), 0) && cast(self)->autocast.any() && !names_out(kwnames)) {
-        if (call_autocast(cast(self)->autocast, self, out_form_vectorcall, args, nargsf, kwnames, &result))
+    if (__builtin_expect(thread_settings.autocasts(), 0) && as_out_form(self)->autocast.any() && !names_out(kwnames)) {
+        if (call_autocast(as_out_form(self)->autocast, self, out_form_vectorcall, args, nargsf, kwnames, &result))
             return result;
     }
-    if (PyObject* shortcuts = cast(self)->shortcuts) {
+    if (PyObject* shortcuts = as_out_form(self)->shortcuts) {
         auto count = static_cast<size_t>(PyVectorcall_NARGS(nargsf));
         if (!kwnames) {
             if (take_shortcut(shortcuts, args, count, &result)) return result;
-        } else if (cast(self)->direct && PyTuple_GET_SIZE(kwnames) == 1 && is_tensor(args[count]) &&
+        } else if (as_out_form(self)->direct && PyTuple_GET_SIZE(kwnames) == 1 && is_tensor(args[count]) &&
                    names_out(kwnames)) {
             if (take_shortcut_out(shortcuts, args, count, args[count], &result)) return result;
         }
@@ -134,13 +134,13 @@ PyObject* out_form_vectorcall(PyObject* self, PyObject* const* args, size_t narg
     const size_t given = static_cast<size_t>(PyVectorcall_NARGS(nargsf)) +
                          (kwnames ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0);
     if (!asked && any_foreign(args, given) && out_form_overridden(self, args, nargsf, kwnames, &result)) return result;
-    PyObject* function = names_out(kwnames) ? cast(self)->storing : cast(self)->plain;
+    PyObject* function = names_out(kwnames) ? as_out_form(self)->storing : as_out_form(self)->plain;
     result = PyObject_Vectorcall(function, args, nargsf, kwnames);
     if (!result && renamed && kwnames && PyErr_ExceptionMatches(PyExc_TypeError)) {
         call_renamed(function, args, nargsf, kwnames, &result);
     }
     if (!result && argument_error && PyErr_ExceptionMatches(PyExc_AttributeError)) {
-        explain_error(cast(self)->plain, args, nargsf, kwnames);
+        explain_error(as_out_form(self)->plain, args, nargsf, kwnames);
     }
     return result;
 }
@@ -153,25 +153,26 @@ PyObject* out_form_get(PyObject* self, PyObject* object, PyObject*) {
 PyObject* out_form_getattro(PyObject* self, PyObject* name) {
     if (PyUnicode_CompareWithASCIIString(name, "__reduce_ex__") == 0) return PyObject_GenericGetAttr(self, name);
     if (PyUnicode_CompareWithASCIIString(name, "__reduce__") == 0) return PyObject_GenericGetAttr(self, name);
-    return PyObject_GetAttr(cast(self)->storing, name);
+    return PyObject_GetAttr(as_out_form(self)->storing, name);
 }
 int out_form_setattro(PyObject* self, PyObject* name, PyObject* value) {
-    return value ? PyObject_SetAttr(cast(self)->storing, name, value) : PyObject_DelAttr(cast(self)->storing, name);
+    return value ? PyObject_SetAttr(as_out_form(self)->storing, name, value)
+                 : PyObject_DelAttr(as_out_form(self)->storing, name);
 }
-PyObject* out_form_repr(PyObject* self) { return PyObject_Repr(cast(self)->storing); }
+PyObject* out_form_repr(PyObject* self) { return PyObject_Repr(as_out_form(self)->storing); }
 
 int out_form_traverse(PyObject* self, visitproc visit, void* arg) {
-    Py_VISIT(cast(self)->plain);
-    Py_VISIT(cast(self)->storing);
-    Py_VISIT(cast(self)->shortcuts);
-    Py_VISIT(cast(self)->api);
+    Py_VISIT(as_out_form(self)->plain);
+    Py_VISIT(as_out_form(self)->storing);
+    Py_VISIT(as_out_form(self)->shortcuts);
+    Py_VISIT(as_out_form(self)->api);
     return 0;
 }
 int out_form_clear(PyObject* self) {
-    Py_CLEAR(cast(self)->plain);
-    Py_CLEAR(cast(self)->storing);
-    Py_CLEAR(cast(self)->shortcuts);
-    Py_CLEAR(cast(self)->api);
+    Py_CLEAR(as_out_form(self)->plain);
+    Py_CLEAR(as_out_form(self)->storing);
+    Py_CLEAR(as_out_form(self)->shortcuts);
+    Py_CLEAR(as_out_form(self)->api);
     return 0;
 }
 void out_form_dealloc(PyObject* self) {
@@ -181,11 +182,11 @@ void out_form_dealloc(PyObject* self) {
 }
 
 // pydoc asks the object itself, past `getattro`.
-PyObject* out_form_doc(PyObject* self, void*) { return PyObject_GetAttrString(cast(self)->storing, "__doc__"); }
+PyObject* out_form_doc(PyObject* self, void*) { return PyObject_GetAttrString(as_out_form(self)->storing, "__doc__"); }
 
-PyGetSetDef getset[] = {{"__doc__", slot<out_form_doc>, nullptr, "What the function computes.", nullptr}, {}};
+PyGetSetDef out_form_getset[] = {{"__doc__", slot<out_form_doc>, nullptr, "What the function computes.", nullptr}, {}};
 
-PyMethodDef methods[] = {{"__reduce__", method<reduce_by_name>(), METH_NOARGS, "Pickled by name."}, {}};
+PyMethodDef out_form_methods[] = {{"__reduce__", method<reduce_by_name>(), METH_NOARGS, "Pickled by name."}, {}};
 
 PyTypeObject make_out_form_type() {
     PyTypeObject type = blank_type();
@@ -196,14 +197,14 @@ PyTypeObject make_out_form_type() {
     type.tp_vectorcall_offset = offsetof(OutFormObject, vectorcall);
     type.tp_call = PyVectorcall_Call;
     type.tp_descr_get = slot<out_form_get>;
-    type.tp_getset = getset;
+    type.tp_getset = out_form_getset;
     type.tp_getattro = slot<out_form_getattro>;
     type.tp_setattro = slot<out_form_setattro>;
     type.tp_repr = slot<out_form_repr>;
     type.tp_traverse = slot<out_form_traverse>;
     type.tp_clear = slot<out_form_clear>;
     type.tp_dealloc = slot<out_form_dealloc>;
-    type.tp_methods = methods;
+    type.tp_methods = out_form_methods;
     return type;
 }
 
@@ -226,19 +227,19 @@ PyObject* copied(OutFormObject* from) {
 // same_form(form): another object, which those who override calls tell from the first.
 PyObject* py_same_form(PyObject*, PyObject* form) {
     if (Py_TYPE(form) != &OutFormType) return PyErr_Format(PyExc_TypeError, "same_form takes what out_form made");
-    return copied(cast(form));
+    return copied(as_out_form(form));
 }
 
 // set_form_api(form, api): what those who override calls know it by; None: they don't see it.
 PyObject* py_set_form_api(PyObject*, PyObject* args) {
     PyObject *form, *api;
     if (!PyArg_ParseTuple(args, "O!O:set_form_api", &OutFormType, &form, &api)) return nullptr;
-    Py_XSETREF(cast(form)->api, Py_NewRef(api));
+    Py_XSETREF(as_out_form(form)->api, Py_NewRef(api));
     Py_RETURN_NONE;
 }
 PyObject* py_form_api(PyObject*, PyObject* form) {
     if (Py_TYPE(form) != &OutFormType) return PyErr_Format(PyExc_TypeError, "form_api takes what out_form made");
-    return Py_NewRef(cast(form)->api ? cast(form)->api : form);
+    return Py_NewRef(as_out_form(form)->api ? as_out_form(form)->api : form);
 }
 
 // out_form(plain, storing, direct=False): the two as one callable.
@@ -279,7 +280,7 @@ PyObject* py_set_argument_error(PyObject*, PyObject* args) {
     Py_RETURN_NONE;
 }
 
-PyMethodDef functions[] = {
+PyMethodDef out_form_functions[] = {
     {"set_argument_error", method<py_set_argument_error>(), METH_VARARGS,
      "set_argument_error(argument_error, renamed): explains calls with wrong arguments, and knows NumPy's names."},
     {"same_form", method<py_same_form>(), METH_O, "Another object of the same function, for Tensor."},
@@ -299,7 +300,7 @@ PyObject* reduce_by_name(PyObject* function, PyObject*) {
 
 bool init_out_form(PyObject* module) {
     out_name = PyUnicode_InternFromString("out");
-    return out_name && PyType_Ready(&OutFormType) == 0 && PyModule_AddFunctions(module, functions) == 0;
+    return out_name && PyType_Ready(&OutFormType) == 0 && PyModule_AddFunctions(module, out_form_functions) == 0;
 }
 
 }  // namespace mt::py

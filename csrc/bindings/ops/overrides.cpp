@@ -408,7 +408,7 @@ PyTypeObject SubclassesType = make_switch("minitensor._C.DisableTorchFunctionSub
 PyTypeObject AllType = make_switch("minitensor._C.DisableTorchFunction",
                                    "While it is on, no __torch_function__ is asked, of objects or modes.", all_methods);
 
-PyMethodDef functions[] = {
+PyMethodDef overrides_functions[] = {
     {"_disabled_torch_function_impl", method<py_disabled>(), METH_FASTCALL | METH_KEYWORDS,
      "The __torch_function__ of classes that override nothing."},
     {"_push_on_torch_function_stack", method<py_push_mode>(), METH_O, "Switches a mode on."},
@@ -431,7 +431,7 @@ PyMethodDef functions[] = {
 bool init_overrides(PyObject* module) {
     protocol_name = PyUnicode_InternFromString("__torch_function__");
     if (!protocol_name || PyType_Ready(&SubclassesType) < 0 || PyType_Ready(&AllType) < 0 ||
-        PyModule_AddFunctions(module, functions) < 0 || PyModule_AddType(module, &SubclassesType) < 0 ||
+        PyModule_AddFunctions(module, overrides_functions) < 0 || PyModule_AddType(module, &SubclassesType) < 0 ||
         PyModule_AddType(module, &AllType) < 0)
         return false;
     disabled = PyObject_GetAttrString(module, "_disabled_torch_function_impl");

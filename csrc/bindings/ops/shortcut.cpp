@@ -353,9 +353,10 @@ PyObject* py_shortcut(PyObject*, PyObject* args) {
     });
 }
 
-PyMethodDef functions[] = {{"shortcut", method<py_shortcut>(), METH_VARARGS,
-                            "shortcut(pattern, target, before, after, order, detached): which calls are one of an op."},
-                           {}};
+PyMethodDef shortcut_functions[] = {
+    {"shortcut", method<py_shortcut>(), METH_VARARGS,
+     "shortcut(pattern, target, before, after, order, detached): which calls are one of an op."},
+    {}};
 
 }  // namespace
 
@@ -391,7 +392,7 @@ bool take_shortcut_out(PyObject* shortcuts, PyObject* const* args, size_t count,
 }
 
 bool init_shortcut(PyObject* module) {
-    return PyType_Ready(&ShortcutType) == 0 && PyModule_AddFunctions(module, functions) == 0;
+    return PyType_Ready(&ShortcutType) == 0 && PyModule_AddFunctions(module, shortcut_functions) == 0;
 }
 
 }  // namespace mt::py

@@ -70,7 +70,7 @@ PyObject* py_is_sparse(PyObject*, PyObject* object) {
     return PyBool_FromLong(is_tensor(object) && is_sparse(*tensor_of(object)));
 }
 
-PyMethodDef functions[] = {
+PyMethodDef sparse_functions[] = {
     {"is_sparse_storage", method<py_is_sparse>(), METH_O, "Whether it is a tensor in a sparse layout."},
     {"make_sparse", method<py_make_sparse>(), METH_VARARGS,
      "make_sparse(cls, sizes, dtype, device): a tensor in a sparse layout, without components."},
@@ -81,7 +81,7 @@ PyMethodDef functions[] = {
 bool init_sparse(PyObject* module) {
     sparse_hook = run_sparse;
     add_sparse_gradient_hook = add_sparse_gradient;
-    return PyModule_AddFunctions(module, functions) == 0;
+    return PyModule_AddFunctions(module, sparse_functions) == 0;
 }
 
 }  // namespace mt::py

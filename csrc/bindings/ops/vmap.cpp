@@ -203,7 +203,7 @@ PyObject* py_level(PyObject*, PyObject* object) {
     return PyLong_FromLong(is_tensor(object) ? batch_level(*tensor_of(object)) : 0);
 }
 
-PyMethodDef functions[] = {
+PyMethodDef vmap_functions[] = {
     {"set_vmap_rule", method<py_set_rule>(), METH_O, "Sets the function that runs calls on mapped tensors."},
     {"set_vmap_depth", method<py_set_depth>(), METH_O, "Sets how many vmaps are nested and returns what it was."},
     {"vmap_depth", method<py_depth>(), METH_NOARGS, "How many vmaps are nested."},
@@ -221,7 +221,7 @@ bool init_vmap(PyObject* module) {
     is_mapped_hook = is_mapped;
     run_mapped_hook = run_mapped;
     refuse_escaped_hook = check_escaped;
-    return PyModule_AddFunctions(module, functions) == 0;
+    return PyModule_AddFunctions(module, vmap_functions) == 0;
 }
 
 }  // namespace mt::py

@@ -216,12 +216,12 @@ PyObject* from_numpy(PyObject*, PyObject* array) {
     });
 }
 
-PyMethodDef functions[] = {
+PyMethodDef buffer_functions[] = {
     {"from_numpy", method<from_numpy>(), METH_O, "from_numpy(ndarray)\n--\n\nA tensor that shares the array's memory."},
     {}};
 
 }  // namespace
 
-bool init_buffer(PyObject* module) { return PyModule_AddFunctions(module, functions) == 0; }
+bool init_buffer(PyObject* module) { return PyModule_AddFunctions(module, buffer_functions) == 0; }
 
 }  // namespace mt::py

@@ -244,7 +244,7 @@ PyObject* make_empty(PyObject*, PyObject* args) {
     });
 }
 
-PyMethodDef functions[] = {
+PyMethodDef convert_functions[] = {
     {"tensor_from_data", method<tensor_from_data>(), METH_VARARGS, "tensor_from_data(data, dtype, device, copy)"},
     {"empty", method<make_empty>(), METH_VARARGS, "empty(size, dtype, device)"},
     {"to_device", method<to_device>(), METH_VARARGS,
@@ -273,6 +273,6 @@ PyObject* tensor_tolist(Tensor& t) {
     return nested_list(*held, static_cast<const char*>(held->data()), 0);
 }
 
-bool init_convert(PyObject* module) { return PyModule_AddFunctions(module, functions) == 0; }
+bool init_convert(PyObject* module) { return PyModule_AddFunctions(module, convert_functions) == 0; }
 
 }  // namespace mt::py

@@ -245,7 +245,7 @@ PyObject* py_set_inside_gpu(PyObject*, PyObject* entered) {
     Py_RETURN_NONE;
 }
 
-PyMethodDef functions[] = {
+PyMethodDef device_memory_functions[] = {
     {"set_inside_gpu", method<py_set_inside_gpu>(), METH_O,
      "set_inside_gpu(entered): whether a GPU's context is current on this thread."},
     {"set_cuda_runtime", method<py_set_cuda_runtime>(), METH_O,
@@ -273,7 +273,7 @@ PyMethodDef functions[] = {
 
 bool init_device_memory(PyObject* module) {
     start_device_runtime = start;
-    return PyModule_AddFunctions(module, functions) == 0;
+    return PyModule_AddFunctions(module, device_memory_functions) == 0;
 }
 
 }  // namespace mt::py

@@ -140,7 +140,7 @@ PyObject* from_dlpack_capsule(PyObject*, PyObject* capsule) {
     });
 }
 
-PyMethodDef functions[] = {
+PyMethodDef dlpack_functions[] = {
     {"from_dlpack_capsule", method<from_dlpack_capsule>(), METH_O, "A tensor over the memory of a DLPack capsule."},
     {}};
 
@@ -197,6 +197,6 @@ PyObject* tensor_dlpack(PyObject* self, PyObject* const* args, Py_ssize_t nargs,
     });
 }
 
-bool init_dlpack(PyObject* module) { return PyModule_AddFunctions(module, functions) == 0; }
+bool init_dlpack(PyObject* module) { return PyModule_AddFunctions(module, dlpack_functions) == 0; }
 
 }  // namespace mt::py

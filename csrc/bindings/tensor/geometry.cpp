@@ -190,7 +190,7 @@ PyObject* py_out_of_order(PyObject*, PyObject* args) {
     });
 }
 
-PyMethodDef functions[] = {
+PyMethodDef geometry_functions[] = {
     {"memory_order", method<py_memory_order>(), METH_O,
      "memory_order(tensor): its dimensions as they lie; None if row-major."},
     {"out_of_order", method<py_out_of_order>(), METH_VARARGS, "out_of_order(tensor, order): what lies in that order."},
@@ -206,6 +206,6 @@ PyMethodDef functions[] = {
 
 }  // namespace
 
-bool init_geometry(PyObject* module) { return PyModule_AddFunctions(module, functions) == 0; }
+bool init_geometry(PyObject* module) { return PyModule_AddFunctions(module, geometry_functions) == 0; }
 
 }  // namespace mt::py

@@ -191,7 +191,7 @@ PyObject* py_resize(PyObject*, PyObject* args) {
     });
 }
 
-PyMethodDef functions[] = {
+PyMethodDef results_functions[] = {
     {"result_type", method<py_result_type>(), METH_VARARGS,
      "result_type(name, fields): the type of a tuple of named results."},
     {"result_types", method<py_result_types>(), METH_NOARGS, "result_types(): all of them by name."},
@@ -274,6 +274,6 @@ PyObject* call_out(Arguments& arguments) {
     return out_as_result(arguments.out, op.result_type);
 }
 
-bool init_results(PyObject* module) { return PyModule_AddFunctions(module, functions) == 0; }
+bool init_results(PyObject* module) { return PyModule_AddFunctions(module, results_functions) == 0; }
 
 }  // namespace mt::py

@@ -537,7 +537,8 @@ PyObject* tensor_repr(PyObject* self) {
     return computed ? PyObject_CallMethod(self, "_repr", nullptr) : nullptr;
 }
 
-PyMethodDef functions[] = {{"add_method", method<add_method>(), METH_VARARGS, "Attaches a function to Tensor."}, {}};
+PyMethodDef tensor_type_functions[] = {
+    {"add_method", method<add_method>(), METH_VARARGS, "Attaches a function to Tensor."}, {}};
 
 }  // namespace
 
@@ -578,7 +579,7 @@ bool init_tensor(PyObject* module) {
     unwrap_hook = unwrap;
     value_to_python_hook = value_to_python;
     set_python_error_hook = set_error;
-    return PyModule_AddFunctions(module, functions) == 0 && PyModule_AddType(module, &TensorType) == 0;
+    return PyModule_AddFunctions(module, tensor_type_functions) == 0 && PyModule_AddType(module, &TensorType) == 0;
 }
 
 }  // namespace mt::py
