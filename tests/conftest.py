@@ -7,6 +7,7 @@ says so with `@pytest.mark.at_once(reason="...")`, and runs eagerly all the same
 import gc
 import inspect
 import os
+import signal
 from collections import Counter
 
 import assembled_kernels
@@ -25,7 +26,12 @@ CLUSTERED = "--auto_jit" in os.environ.get("MT_JIT_FLAGS", "")
 
 
 def pytest_configure(config):
-    """What tests emit for GPUs is assembled at the end. How long an example takes is the machine's affair."""
+    """What tests emit for GPUs is assembled at the end. How long an example takes is the machine's affair.
+
+    What a shell starts in the background ignores Ctrl-C, and so would the programs that tests start.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     hypothesis.settings.register_profile("untimed", deadline=None)
     hypothesis.settings.load_profile("untimed")
     plugin = assembled_kernels.plugin()
