@@ -7,6 +7,7 @@ import functools
 import operator
 import sys
 import types
+import warnings
 from typing import Any
 
 from minitensor import _C
@@ -40,6 +41,12 @@ _LOOKUPS = frozenset(
     {"get", "pop", "setdefault", "__contains__", "__getitem__", "index", "count", "remove", "discard", "add"}
 )  # fmt: skip
 _DECIMALS = ("decimal", "_decimal", "_pydecimal")
+
+
+def _warning_settings() -> tuple[Any, ...]:
+    """What becomes of warnings, and who gets them."""
+    names = ("defaultaction", "showwarning", "_showwarnmsg_impl")
+    return (*warnings.filters, *(getattr(warnings, name, None) for name in names))
 
 
 class Callees(Reads):
@@ -118,6 +125,9 @@ class Callees(Reads):
                 self._unwatched(f"it calls {name}")
             self._is_a(args[1], args[0])
             self._note(Guard.RESULT, _abc.get_cache_token, (_abc.get_cache_token(),))
+        elif function.__module__ == "_warnings" and name in ("warn", "warn_explicit"):
+            # A filter makes it an error.
+            self._note(Guard.RESULT, _warning_settings, (_warning_settings(),))
         elif name == "pack_into":
             self._write(args[1], f"changes a {type(args[1]).__name__}")
         elif function is getattr or function is hasattr:

@@ -10,6 +10,7 @@ The framework's own frames are trusted to depend on their arguments and on setti
 
 from __future__ import annotations
 
+import builtins
 import os
 import sys
 import sysconfig
@@ -243,6 +244,7 @@ class Observer(Callees):
     def _imports(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
         level, names = operands
         name = code.co_names[argument]
+        self._entry(vars(builtins), "__import__", builtins.__import__)
         if level:
             self._unwatched("it imports by a relative name")
         elif name in sys.modules:

@@ -40,6 +40,9 @@ _TENSOR_STATE = frozenset(
 )  # fmt: skip
 """Of a tensor, what a program doesn't compare."""
 
+_VIEWS_OF_ARRAYS = frozenset({"T", "mT", "real", "imag", "flat", "base"})
+"""Attributes whose contents are noted where they are read."""
+
 _UNARY = "neg pos invert abs bool len iter next reversed contains getitem setitem delitem missing call enter exit"
 _BINARY = "add sub mul matmul truediv floordiv mod divmod pow lshift rshift and xor or"
 _OTHERS = (
@@ -169,9 +172,9 @@ class Reads(Notes):
         if isinstance(found, types.GetSetDescriptorType):
             if name == "__dict__":
                 self._instance_items(thing)
-            elif name != "__class__" and not (
-                ours or is_numpy(thing) or isinstance(thing, (*CONTAINERS, BaseException))
-            ):
+            elif name != "__class__" and is_numpy(thing):
+                self._numpy_attribute(thing, name, found)
+            elif name != "__class__" and not (ours or isinstance(thing, (*CONTAINERS, BaseException))):
                 if isinstance(thing, types.GeneratorType):
                     self._write(thing, f"reads {name} of a generator that was there before")
                 elif isinstance(thing, functools.partial):
@@ -191,6 +194,19 @@ class Reads(Notes):
         self._own_entry(thing, name)
         if self._is_module(thing) and name not in (own_dict(thing) or {}):
             self._registered(thing, name)
+
+    def _numpy_attribute(self, thing: Any, name: str, found: types.GetSetDescriptorType) -> None:
+        """An array's shape, dtype, strides and flags may be set where it lies."""
+        try:
+            value = getattr(thing, name)
+        except AttributeError:
+            value = ABSENT
+        if value is ABSENT or is_plain(value) or name == "dtype":
+            self._note(Guard.SLOT, thing, (found, value), id(found))
+        elif name in _VIEWS_OF_ARRAYS:
+            self._shapes(thing)
+        else:
+            self._write(thing, f"reads {name} of a {type(thing).__name__}")
 
     def _registered(self, module: Any, name: str) -> None:
         for registry in ("_parameters", "_buffers", "_modules"):

@@ -15,6 +15,7 @@ import os
 import random
 import sys
 import types
+import warnings
 
 import numpy as np
 import pytest
@@ -63,7 +64,8 @@ def setting(**values):
 def as_it_was():
     saved = dict(globals())
     state = random.getstate(), np.random.get_state()
-    yield
+    with warnings.catch_warnings():
+        yield
     globals().update(saved)
     random.setstate(state[0])
     np.random.set_state(state[1])
@@ -1021,6 +1023,36 @@ def an_array_by_a_function():
     return lambda x: x * float(np.maximum(data, 0.5).max()), lambda: data.__setitem__(0, 5.0)
 
 
+ARRAY_CHANGES = {
+    "shape": (lambda x, a: x * a.shape[0], lambda a: setattr(a, "shape", (2, 2))),
+    "ndim": (lambda x, a: x * a.ndim, lambda a: setattr(a, "shape", (2, 2))),
+    "strides": (lambda x, a: x * a.strides[0], lambda a: setattr(a, "shape", (2, 2))),
+    "the rows of T": (lambda x, a: x * a.T.shape[0], lambda a: setattr(a, "shape", (4, 1))),
+    "size": (lambda x, a: x * a.size, lambda a: setattr(a, "dtype", np.int32)),
+    "itemsize": (lambda x, a: x * a.itemsize, lambda a: setattr(a, "dtype", np.int32)),
+    "nbytes": (lambda x, a: x * a.T.nbytes, lambda a: setattr(a, "dtype", np.complex128)),
+    "dtype": (lambda x, a: x * (a.dtype == np.float64), lambda a: setattr(a, "dtype", np.int64)),
+    "a flag": (lambda x, a: x * a.flags.writeable, lambda a: a.setflags(write=False)),
+    "a flag's item": (lambda x, a: x * a.flags["WRITEABLE"], lambda a: a.setflags(write=False)),
+    "data": (lambda x, a: x * float(a.data[1]), lambda a: a.__setitem__(1, 5.0)),
+    "ctypes": (lambda x, a: x * a.ctypes.shape[0], lambda a: setattr(a, "shape", (2, 2))),
+    "the interface": (lambda x, a: x * a.__array_interface__["shape"][0], lambda a: setattr(a, "shape", (2, 2))),
+}
+
+
+def with_array(of):
+    def make():
+        data = np.arange(4.0)
+        read, change = ARRAY_CHANGES[of]
+        return lambda x: read(x, data), lambda: change(data)
+
+    return make
+
+
+for of in ARRAY_CHANGES:
+    ROWS["an array: " + of] = with_array(of)
+
+
 @row
 def numpys_random_numbers():
     return lambda x: x * np.random.rand(), lambda: None
@@ -1174,6 +1206,39 @@ def a_context_variable():
 
     variable = contextvars.ContextVar("variable", default=1.0)
     return lambda x: x * variable.get(), lambda: variable.set(5.0) and None
+
+
+@row
+def a_filter_of_warnings():
+    def f(x):
+        try:
+            warnings.warn("a warning", UserWarning, stacklevel=1)
+        except UserWarning:
+            return x * 5
+        return x
+
+    warnings.simplefilter("ignore")
+    return f, lambda: warnings.simplefilter("error")
+
+
+@row
+def the_import_function():
+    import builtins
+
+    def other(name, *args):
+        return types.SimpleNamespace(floor=lambda v: 50.0) if name == "math" else original(name, *args)
+
+    original = builtins.__import__
+
+    def f(x):
+        import math
+
+        return x * math.floor(2.5)
+
+    def change():
+        builtins.__import__ = other if builtins.__import__ is original else original
+
+    return f, change
 
 
 @row
@@ -1355,6 +1420,37 @@ NET_CHANGES = {
 }
 for name, change in NET_CHANGES.items():
     ROWS["a module: " + name] = with_net(change)
+
+
+class HasParameters:
+    def __init__(self, parameters):
+        self.value = parameters
+
+
+PLACES_OF_PARAMETERS = {
+    "attribute": lambda p: functools.partial(getattr, HasParameters(p), "value"),
+    "item": lambda p: functools.partial({"value": p}.get, "value"),
+    "cell": lambda p: lambda: p,
+}
+
+
+def with_parameters(kind, place):
+    def make():
+        held = kind({"a": mt.ones(3)} if kind is nn.ParameterDict else [mt.ones(3)])
+        find = PLACES_OF_PARAMETERS[place](held)
+
+        def change():
+            key = str(len(held)) if kind is nn.ParameterDict else None
+            held.append(mt.ones(3)) if key is None else held.update({key: mt.ones(3)})
+
+        return lambda x: x * len(find()), change
+
+    return make
+
+
+for kind in (nn.ParameterDict, nn.ParameterList):
+    for place in PLACES_OF_PARAMETERS:
+        ROWS[f"a {kind.__name__} by {place}"] = with_parameters(kind, place)
 
 
 @row

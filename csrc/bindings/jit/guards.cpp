@@ -207,6 +207,7 @@ struct What {
     std::vector<Expected> items;  // Bytes: one, the bytes
     Known extra;  // Slot: the descriptor
     std::unique_ptr<TensorLayout> layout;
+    bool by_contents = false;  // of an entry's value, which no version of the dict tells of
 
     What() = default;
     What(const What&) = delete;
@@ -308,7 +309,7 @@ bool dict_holds(Guard& guard, PyObject* dict) {
         if (!entries_hold(guard, dict)) return false;
         if (!version && dict) note_places(guard, dict);
     }
-    guard.version = version;
+    guard.version = guard.what->by_contents ? 0 : version;
     return true;
 }
 
@@ -442,6 +443,7 @@ PyObject* guards_new(PyTypeObject* type, PyObject* args, PyObject*) {
                 for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(what); ++k) {
                     PyObject* pair = PyTuple_GET_ITEM(what, k);
                     PyObject* value = PyTuple_GET_ITEM(pair, 1);
+                    guard.what->by_contents |= is_snapshot(value);
                     guard.what->entries.push_back(
                         {Py_NewRef(PyTuple_GET_ITEM(pair, 0)), value == absent, Expected(value)});
                 }
