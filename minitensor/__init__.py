@@ -27,6 +27,8 @@ if _os.path.dirname(_C.__file__) != _os.path.dirname(__file__):
 
     raise _missing_extension()
 
+from minitensor import _hooks, autograd, random, return_types
+from minitensor import _tensor as _tensor_methods
 from minitensor._C import (
     OutOfMemoryError,
     Size,
@@ -91,23 +93,11 @@ from minitensor._C import (
     uint32,
     uint64,
 )
-from minitensor.ops import ROWS as _ROWS
-
-# Every op under its names; the composed functions below replace those that take more forms.
-for _row in _ROWS.values():
-    if _row.public and _row.function:
-        for _name in (_row.name, *_row.aliases):
-            globals()[_name] = _row.call
-
-from minitensor import _hooks, autograd, random, return_types  # noqa: E402
-from minitensor import _tensor as _tensor_methods  # noqa: E402  (needs the rows)
-from minitensor._checked import checked_functions as _checked_functions  # noqa: E402
-from minitensor._checked import function_form as _function_form  # noqa: E402
-from minitensor._config import show_config  # noqa: E402
-from minitensor._tensor_str import set_printoptions  # noqa: E402
-from minitensor.autograd import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: E402
-from minitensor.composite import COMPOSITES as _COMPOSITES  # noqa: E402
-from minitensor.composite.layout import (  # noqa: E402
+from minitensor._foreach import *  # noqa: F403
+from minitensor._functions import *  # noqa: F403
+from minitensor._functions import OF_NN as _OF_NN
+from minitensor.autograd import enable_grad, inference_mode, no_grad, set_grad_enabled
+from minitensor.composite.layout import (
     channels_last,
     channels_last_3d,
     contiguous_format,
@@ -121,19 +111,9 @@ from minitensor.composite.layout import (  # noqa: E402
     sparse_csr,
     strided,
 )
-from minitensor.creation import *  # noqa: E402, F403
-from minitensor.dtypes import *  # noqa: E402, F403
-from minitensor.functional import *  # noqa: E402, F403
-from minitensor.random import (  # noqa: E402
-    Generator,
-    default_generator,
-    get_rng_state,
-    initial_seed,
-    manual_seed,
-    seed,
-    set_rng_state,
-)
-from minitensor.session import (  # noqa: E402
+from minitensor.dtypes import finfo, iinfo
+from minitensor.random import Generator, default_generator
+from minitensor.session import (
     ConfigProto,
     GraphOptions,
     OptimizerOptions,
@@ -141,39 +121,20 @@ from minitensor.session import (  # noqa: E402
     RunOptions,
     Session,
 )
-from minitensor.settings import *  # noqa: E402, F403
-from minitensor.storage import TypedStorage, UntypedStorage  # noqa: E402
-from minitensor.typed_tensors import *  # noqa: E402, F403
-
-_offered: set[str] = set()
-
-
-def _offer_composites(first: _Any = False) -> None:
-    """Each function under its names, once: a program may have put others there since, or taken them away."""
-    found = {}
-    for composed in _COMPOSITES.values():
-        if composed.function:
-            for name in (composed.name, *composed.aliases):
-                if name not in _offered:
-                    _offered.add(name)
-                    found[name] = composed.call
-    _checked_functions(found)
-    globals().update({name: call for name, call in found.items() if first or name not in globals()})
-
-
-_offer_composites(first=True)
-_checked_functions(globals())
-
-
-# In-place methods are functions too.
-for _name in vars(Tensor):
-    if _name.endswith("_") and not _name.startswith("_"):
-        globals().setdefault(_name, _function_form(getattr(Tensor, _name)))
-
-from minitensor._foreach import *  # noqa: E402, F403  (needs the methods)
-
-for _name in ("celu", "selu", "threshold"):  # these are no methods
-    globals()[f"{_name}_"] = _C.inplace_form(_ROWS[_name].call)
+from minitensor.settings import has_lapack, has_mkl, has_openmp, has_spectral
+from minitensor.storage import TypedStorage, UntypedStorage
+from minitensor.typed_tensors import (
+    BFloat16Tensor,
+    BoolTensor,
+    ByteTensor,
+    CharTensor,
+    DoubleTensor,
+    FloatTensor,
+    HalfTensor,
+    IntTensor,
+    LongTensor,
+    ShortTensor,
+)
 
 __version__ = _C.version
 
@@ -247,25 +208,15 @@ def __getattr__(name: str) -> _Any:
     if name in _LAZY_NAMES:
         found = globals()[name] = getattr(importlib.import_module(_LAZY_NAMES[name]), name)
         return found
-    if not name.startswith("_"):
-        _offer_functions_of_nn()
-        if name in globals():
-            return globals()[name]
+    if name in _OF_NN:
+        found = globals()[name] = getattr(importlib.import_module("minitensor._functions_of_nn"), name)
+        return found
     where = "docs/coverage.md and docs/names.md say what of PyTorch is here"
     raise AttributeError(f"module 'minitensor' has no attribute '{name}' ({where})", name=name)
 
 
-def _offer_functions_of_nn() -> None:
-    """Functions that live in nn.functional and have their place here too, such as conv2d."""
-    import importlib
-
-    importlib.import_module("minitensor.nn.functional")
-    _offer_composites()
-
-
 def __dir__() -> list[str]:
-    _offer_functions_of_nn()
-    return sorted({*globals(), *_LAZY_NAMES, *_LAZY_MODULES, "jit"})
+    return sorted({*globals(), *_LAZY_NAMES, *_LAZY_MODULES, *_OF_NN, "jit"})
 
 
 _hooks.start_from_environment()

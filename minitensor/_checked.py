@@ -14,7 +14,15 @@ from typing import Any
 
 from minitensor import _C
 
-__all__ = ["checked", "checked_functions", "checked_method", "function_form", "overridable_property", "wrong_argument"]
+__all__ = [
+    "checked",
+    "checked_functions",
+    "checked_method",
+    "function_form",
+    "not_overridden",
+    "overridable_property",
+    "wrong_argument",
+]
 
 _FORM: type = type(_C.out_form(len, len))
 _FORMS: dict[Callable[..., Any], Callable[..., Any]] = {}  # so that a function keeps one checked form
@@ -96,10 +104,11 @@ def overridable_property(made: Any) -> property:
     return found
 
 
-# Modules whose functions are about the process rather than about tensors: they are not overridden.
-_OF_THE_PROCESS = {
-    f"minitensor.{name}" for name in ("settings", "functional", "random", "typed_tensors", "_tensor_str", "_config")
-}
+def not_overridden(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The checked form of a function that is about the process rather than about tensors."""
+    form = checked(function)
+    _C.set_form_api(form, None)
+    return form
 
 
 def checked_functions(namespace: dict[str, Any]) -> None:
@@ -113,9 +122,7 @@ def checked_functions(namespace: dict[str, Any]) -> None:
             + value.__code__.co_kwonlyargcount
             + (value.__code__.co_flags & inspect.CO_VARARGS)
         ):
-            form = namespace[name] = checked(value)
-            if value.__module__ in _OF_THE_PROCESS:
-                _C.set_form_api(form, None)
+            namespace[name] = checked(value)
 
 
 _NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim", "x": "input", "a": "input", "x1": "input", "x2": "other"}

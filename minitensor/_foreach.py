@@ -11,16 +11,101 @@ from typing import Any
 
 from minitensor import _C
 
-__all__: list[str] = []
+__all__ = [
+    "_foreach_abs",
+    "_foreach_abs_",
+    "_foreach_acos",
+    "_foreach_acos_",
+    "_foreach_add",
+    "_foreach_add_",
+    "_foreach_addcdiv",
+    "_foreach_addcdiv_",
+    "_foreach_addcmul",
+    "_foreach_addcmul_",
+    "_foreach_asin",
+    "_foreach_asin_",
+    "_foreach_atan",
+    "_foreach_atan_",
+    "_foreach_ceil",
+    "_foreach_ceil_",
+    "_foreach_clamp_max",
+    "_foreach_clamp_max_",
+    "_foreach_clamp_min",
+    "_foreach_clamp_min_",
+    "_foreach_clone",
+    "_foreach_copy_",
+    "_foreach_cos",
+    "_foreach_cos_",
+    "_foreach_cosh",
+    "_foreach_cosh_",
+    "_foreach_div",
+    "_foreach_div_",
+    "_foreach_erf",
+    "_foreach_erf_",
+    "_foreach_erfc",
+    "_foreach_erfc_",
+    "_foreach_exp",
+    "_foreach_exp_",
+    "_foreach_expm1",
+    "_foreach_expm1_",
+    "_foreach_floor",
+    "_foreach_floor_",
+    "_foreach_frac",
+    "_foreach_frac_",
+    "_foreach_lerp",
+    "_foreach_lerp_",
+    "_foreach_lgamma",
+    "_foreach_lgamma_",
+    "_foreach_log",
+    "_foreach_log1p",
+    "_foreach_log1p_",
+    "_foreach_log2",
+    "_foreach_log2_",
+    "_foreach_log10",
+    "_foreach_log10_",
+    "_foreach_log_",
+    "_foreach_max",
+    "_foreach_maximum",
+    "_foreach_maximum_",
+    "_foreach_minimum",
+    "_foreach_minimum_",
+    "_foreach_mm",
+    "_foreach_mul",
+    "_foreach_mul_",
+    "_foreach_neg",
+    "_foreach_neg_",
+    "_foreach_norm",
+    "_foreach_pow",
+    "_foreach_pow_",
+    "_foreach_powsum",
+    "_foreach_reciprocal",
+    "_foreach_reciprocal_",
+    "_foreach_round",
+    "_foreach_round_",
+    "_foreach_rsqrt",
+    "_foreach_rsqrt_",
+    "_foreach_sigmoid",
+    "_foreach_sigmoid_",
+    "_foreach_sign",
+    "_foreach_sign_",
+    "_foreach_sin",
+    "_foreach_sin_",
+    "_foreach_sinh",
+    "_foreach_sinh_",
+    "_foreach_sqrt",
+    "_foreach_sqrt_",
+    "_foreach_sub",
+    "_foreach_sub_",
+    "_foreach_tan",
+    "_foreach_tan_",
+    "_foreach_tanh",
+    "_foreach_tanh_",
+    "_foreach_trunc",
+    "_foreach_trunc_",
+    "_foreach_zero_",
+]
 
 Tensor = _C.Tensor
-
-_UNARY = [
-    "abs", "acos", "asin", "atan", "ceil", "cos", "cosh", "erf", "erfc", "exp", "expm1", "floor", "frac", "lgamma",
-    "log",
-    "log10", "log1p", "log2", "neg", "reciprocal", "round", "rsqrt", "sigmoid", "sign", "sin", "sinh", "sqrt", "tan",
-    "tanh", "trunc",
-]  # fmt: skip
 
 
 def _tensors(value: Any, name: str, argument: str, position: int) -> Any:
@@ -45,19 +130,22 @@ def _numbers(tensors: Any, value: Any, name: str) -> Any:
     return value
 
 
-def _define(name: str, function: Callable[..., Any], doc: str) -> None:
+_Function = Callable[..., Any]
+
+
+def _named(name: str, function: _Function, doc: str) -> _Function:
     function.__name__ = function.__qualname__ = f"_foreach_{name}"
     function.__module__ = "minitensor"
     function.__doc__ = doc
-    globals()[f"_foreach_{name}"] = function
-    __all__.append(f"_foreach_{name}")
+    return function
 
 
 def _op(name: str) -> Any:
     return getattr(Tensor, name)
 
 
-def _unary(name: str) -> None:
+def _unary(name: str) -> tuple[_Function, _Function]:
+    """The function and its form in place."""
     op, changing = _op(name), _op(f"{name}_")
 
     def function(self: Sequence[Any]) -> tuple[Any, ...]:
@@ -67,11 +155,17 @@ def _unary(name: str) -> None:
         _C.foreach(changing, (_tensors(self, f"{name}_", "self", 1),), ())
         return self
 
-    _define(name, function, f"`{name}` of every tensor.")
-    _define(f"{name}_", in_place, f"`{name}_` of every tensor.")
+    return (
+        _named(name, function, f"`{name}` of every tensor."),
+        _named(f"{name}_", in_place, f"`{name}_` of every tensor."),
+    )
 
 
-def _binary(name: str, op: Any, changing: Any, alpha: bool) -> None:
+def _binary(
+    name: str, alpha: bool = False, op: _Function | None = None, changing: _Function | None = None
+) -> tuple[_Function, _Function]:
+    op, changing = op or _op(name), changing or _op(f"{name}_")
+
     def lists(self: Any, other: Any, scale: Any, called: str) -> tuple[tuple[Any, ...], tuple[str, ...]]:
         tensors = _tensors(self, called, "self", 1)
         given = _numbers(tensors, other, called)
@@ -95,8 +189,20 @@ def _binary(name: str, op: Any, changing: Any, alpha: bool) -> None:
             _C.foreach(changing, *lists(self, other, 1, f"{name}_"))
             return self
 
-    _define(name, function, f"`{name}` of every tensor and the other tensor or number in its place.")
-    _define(f"{name}_", in_place, f"`{name}_` of every tensor and the other tensor or number in its place.")
+    return (
+        _named(name, function, f"`{name}` of every tensor and the other tensor or number in its place."),
+        _named(f"{name}_", in_place, f"`{name}_` of every tensor and the other tensor or number in its place."),
+    )
+
+
+def _bounded(name: str, bound: str) -> tuple[_Function, _Function]:
+    def op(self: Any, other: Any) -> Any:
+        return self.clamp(**{bound: other})
+
+    def changing(self: Any, other: Any) -> Any:
+        return self.clamp_(**{bound: other})
+
+    return _binary(name, False, op, changing)
 
 
 def _pow(self: Any, exponent: Any) -> tuple[Any, ...]:
@@ -113,7 +219,7 @@ def _pow_(self: Sequence[Any], exponent: Any) -> Sequence[Any]:
     return self
 
 
-def _three(name: str) -> None:
+def _three(name: str) -> tuple[_Function, _Function]:
     op, changing = _op(name), _op(f"{name}_")
 
     def lists(self: Any, first: Any, second: Any, scalars: Any, value: Any, called: str) -> Any:
@@ -133,8 +239,10 @@ def _three(name: str) -> None:
         _C.foreach(changing, *lists(self, tensor1, tensor2, scalars, value, f"{name}_"))
         return self
 
-    _define(name, function, f"`{name}` of the tensors of three lists, with a value for all or for each.")
-    _define(f"{name}_", in_place, f"`{name}_` of the tensors of three lists, with a value for all or for each.")
+    return (
+        _named(name, function, f"`{name}` of the tensors of three lists, with a value for all or for each."),
+        _named(f"{name}_", in_place, f"`{name}_` of the tensors of three lists, with a value for all or for each."),
+    )
 
 
 def _lerp(self: Sequence[Any], tensors1: Sequence[Any], weight: Any) -> tuple[Any, ...]:
@@ -188,33 +296,56 @@ def _copy_(self: Sequence[Any], src: Sequence[Any], non_blocking: bool = False) 
     return self
 
 
-for _name in _UNARY:
-    _unary(_name)
-for _name, _alpha in {"add": True, "sub": True, "mul": False, "div": False}.items():
-    _binary(_name, _op(_name), _op(f"{_name}_"), _alpha)
+_foreach_abs, _foreach_abs_ = _unary("abs")
+_foreach_acos, _foreach_acos_ = _unary("acos")
+_foreach_asin, _foreach_asin_ = _unary("asin")
+_foreach_atan, _foreach_atan_ = _unary("atan")
+_foreach_ceil, _foreach_ceil_ = _unary("ceil")
+_foreach_cos, _foreach_cos_ = _unary("cos")
+_foreach_cosh, _foreach_cosh_ = _unary("cosh")
+_foreach_erf, _foreach_erf_ = _unary("erf")
+_foreach_erfc, _foreach_erfc_ = _unary("erfc")
+_foreach_exp, _foreach_exp_ = _unary("exp")
+_foreach_expm1, _foreach_expm1_ = _unary("expm1")
+_foreach_floor, _foreach_floor_ = _unary("floor")
+_foreach_frac, _foreach_frac_ = _unary("frac")
+_foreach_lgamma, _foreach_lgamma_ = _unary("lgamma")
+_foreach_log, _foreach_log_ = _unary("log")
+_foreach_log10, _foreach_log10_ = _unary("log10")
+_foreach_log1p, _foreach_log1p_ = _unary("log1p")
+_foreach_log2, _foreach_log2_ = _unary("log2")
+_foreach_neg, _foreach_neg_ = _unary("neg")
+_foreach_reciprocal, _foreach_reciprocal_ = _unary("reciprocal")
+_foreach_round, _foreach_round_ = _unary("round")
+_foreach_rsqrt, _foreach_rsqrt_ = _unary("rsqrt")
+_foreach_sigmoid, _foreach_sigmoid_ = _unary("sigmoid")
+_foreach_sign, _foreach_sign_ = _unary("sign")
+_foreach_sin, _foreach_sin_ = _unary("sin")
+_foreach_sinh, _foreach_sinh_ = _unary("sinh")
+_foreach_sqrt, _foreach_sqrt_ = _unary("sqrt")
+_foreach_tan, _foreach_tan_ = _unary("tan")
+_foreach_tanh, _foreach_tanh_ = _unary("tanh")
+_foreach_trunc, _foreach_trunc_ = _unary("trunc")
+
+_foreach_add, _foreach_add_ = _binary("add", alpha=True)
+_foreach_sub, _foreach_sub_ = _binary("sub", alpha=True)
+_foreach_mul, _foreach_mul_ = _binary("mul")
+_foreach_div, _foreach_div_ = _binary("div")
 # PyTorch's clamp_max is minimum under another name, and takes numbers and lists alike.
-for _name, _bound in {"maximum": "min", "minimum": "max", "clamp_min": "min", "clamp_max": "max"}.items():
-
-    def _bounded(self: Any, other: Any, _bound: str = _bound) -> Any:
-        return self.clamp(**{_bound: other})
-
-    def _bounded_(self: Any, other: Any, _bound: str = _bound) -> Any:
-        return self.clamp_(**{_bound: other})
-
-    _binary(_name, _bounded, _bounded_, False)
-for _name in ("addcmul", "addcdiv"):
-    _three(_name)
-for _name, _function, _doc in (
-    ("pow", _pow, "Every tensor to its power, or a number to the power of every tensor."),
-    ("pow_", _pow_, "Every tensor to its power, in place."),
-    ("lerp", _lerp, "From the tensors of one list to those of another, by a weight."),
-    ("lerp_", _lerp_, "From the tensors of one list to those of another, by a weight, in place."),
-    ("norm", _norm, "The vector norm of every tensor."),
-    ("powsum", _powsum, "The sum of the powers of the magnitudes of every tensor."),
-    ("max", _max, "The largest element of every tensor."),
-    ("mm", _mm, "The matrix products of the tensors of two lists."),
-    ("clone", _clone, "A copy of every tensor."),
-    ("zero_", _zero_, "Zero in every tensor."),
-    ("copy_", _copy_, "The tensors of another list copied into these."),
-):
-    _define(_name, _function, _doc)
+_foreach_maximum, _foreach_maximum_ = _bounded("maximum", "min")
+_foreach_minimum, _foreach_minimum_ = _bounded("minimum", "max")
+_foreach_clamp_min, _foreach_clamp_min_ = _bounded("clamp_min", "min")
+_foreach_clamp_max, _foreach_clamp_max_ = _bounded("clamp_max", "max")
+_foreach_addcmul, _foreach_addcmul_ = _three("addcmul")
+_foreach_addcdiv, _foreach_addcdiv_ = _three("addcdiv")
+_foreach_pow = _named("pow", _pow, "Every tensor to its power, or a number to the power of every tensor.")
+_foreach_pow_ = _named("pow_", _pow_, "Every tensor to its power, in place.")
+_foreach_lerp = _named("lerp", _lerp, "From the tensors of one list to those of another, by a weight.")
+_foreach_lerp_ = _named("lerp_", _lerp_, "From the tensors of one list to those of another, by a weight, in place.")
+_foreach_norm = _named("norm", _norm, "The vector norm of every tensor.")
+_foreach_powsum = _named("powsum", _powsum, "The sum of the powers of the magnitudes of every tensor.")
+_foreach_max = _named("max", _max, "The largest element of every tensor.")
+_foreach_mm = _named("mm", _mm, "The matrix products of the tensors of two lists.")
+_foreach_clone = _named("clone", _clone, "A copy of every tensor.")
+_foreach_zero_ = _named("zero_", _zero_, "Zero in every tensor.")
+_foreach_copy_ = _named("copy_", _copy_, "The tensors of another list copied into these.")

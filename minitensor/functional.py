@@ -6,7 +6,7 @@ from typing import Any
 
 from minitensor import _C
 
-__all__ = ["is_tensor", "numel", "typename"]
+__all__ = ["is_tensor", "typename"]
 
 Tensor = _C.Tensor
 
@@ -14,11 +14,6 @@ Tensor = _C.Tensor
 def is_tensor(obj: Any) -> bool:
     """Whether obj is a Tensor."""
     return isinstance(obj, Tensor)
-
-
-def numel(input: Any) -> int:
-    """The number of elements."""
-    return int(input.numel())
 
 
 def typename(obj: Any, /) -> str:

@@ -25,6 +25,8 @@ def copy(tmp_path):
         )
     for extension in (ROOT / "minitensor").glob("_C.*.so"):
         (tmp_path / "minitensor" / extension.name).symlink_to(extension)
+    (tmp_path / "scripts").mkdir()
+    shutil.copy(ROOT / "scripts/generate_functions", tmp_path / "scripts")
     return tmp_path
 
 
@@ -52,6 +54,7 @@ def test_what_is_added_works(copy):
         elif block.language == "text":
             expected[-1] = block.text
     assert len(script) > 5
+    subprocess.run([sys.executable, copy / "scripts/generate_functions"], cwd=copy, check=True)
     done = subprocess.run(
         [sys.executable, "-c", "".join(script)], cwd=copy, env={"PYTHONPATH": str(copy)}, capture_output=True, text=True
     )

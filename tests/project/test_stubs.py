@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -90,7 +91,22 @@ def test_methods_take_what_the_stub_says():
     assert wrong == []
 
 
-def test_the_generated_parts_are_up_to_date():
-    script = PACKAGE.parent / "scripts" / "generate_stubs"
+@pytest.mark.parametrize("script", ["generate_functions", "generate_stubs"])
+def test_what_is_generated_is_up_to_date(script):
+    script = PACKAGE.parent / "scripts" / script
     done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True)
-    assert done.returncode == 0, f"run scripts/generate_stubs\n{done.stdout}{done.stderr}"
+    assert done.returncode == 0, f"run {script}\n{done.stdout}{done.stderr}"
+
+
+def test_a_stale_list_of_functions_is_noticed(tmp_path):
+    # Also where a row is gone, so that the package can't be imported.
+    shutil.copytree(PACKAGE, tmp_path / "minitensor", symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "scripts").mkdir()
+    script = shutil.copy(PACKAGE.parent / "scripts/generate_functions", tmp_path / "scripts")
+    listed = tmp_path / "minitensor/_functions.py"
+    right = listed.read_text()
+    listed.write_text(right + "\ngone = ops.elementwise.gone\n")
+    done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (1, "minitensor/_functions.py is out of date\n"), done.stderr
+    assert subprocess.run([sys.executable, script], cwd=tmp_path).returncode == 0
+    assert listed.read_text() == right
