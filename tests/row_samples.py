@@ -464,9 +464,13 @@ def build(form: Form, dtype: str, domain: str, seed: int = 0) -> tuple[Any, ...]
 
 
 def calls(
-    row: Any, domain: str = "special", dtypes: tuple[str, ...] = DTYPES
+    row: Any, domain: str = "special", dtypes: tuple[str, ...] = DTYPES, part: int = 0, parts: int = 1
 ) -> Iterator[tuple[str, Form, tuple[Any, ...]]]:
-    """(dtype, form, arguments) for every form and dtype, also those that the op refuses."""
-    for dtype in dtypes:
+    """(dtype, form, arguments) for every form and dtype, also those that the op refuses.
+
+    Part `part` of `parts` has one of so many pairs of a form and a dtype.
+    """
+    for k, dtype in enumerate(dtypes):
         for seed, form in enumerate(forms(row) or ()):
-            yield dtype, form, build(form, dtype, domain, seed)
+            if (k + seed) % parts == part:
+                yield dtype, form, build(form, dtype, domain, seed)

@@ -163,19 +163,18 @@ def described(arguments: tuple[Any, ...]) -> str:
     return ", ".join(shown).replace("\n", " ")
 
 
-def child(name: str, count: int, seed: int, note: Any) -> None:
+def child(name: str, given: list[Any], count: int, seed: int, note: Any) -> None:
     """All calls of one name."""
     faulthandler.enable()
     signal.alarm(120)
     r = random.Random(f"{name} {seed}")
-    given = values()
     cases: list[tuple[Any, ...]] = [(), *((value,) for value in given)]
     cases += [tuple(r.choices(given, k=r.choice((2, 2, 3, 3, 4, 5, 6, 7, 8, 9)))) for _ in range(count)]
     for call, arguments in zip(callables(name, r), cases, strict=False):
         os.ftruncate(note.fileno(), 0)
         os.pwrite(note.fileno(), described(arguments).encode(errors="replace"), 0)
         attempt(call, *arguments)
-        if name.startswith(STATE) and r.random() < 0.3:
+        if name.startswith(STATE) and r.random() < 0.1:
             programs()
     os._exit(0)
 
@@ -185,12 +184,13 @@ def main() -> int:
     warnings.simplefilter("ignore")
     count, seed, *names = sys.argv[1:]
     found = 0
+    given = values()  # every process has them as they were
     for name in names or [*(n for n in sorted(vars(_C)) if callable(getattr(_C, n)) and n != "Tensor"), *objects()]:
         with tempfile.TemporaryFile() as note:
             sys.stdout.flush()
             pid = os.fork()
             if pid == 0:
-                child(name, int(count), int(seed), note)
+                child(name, given, int(count), int(seed), note)
             _, status = os.waitpid(pid, 0)
             if status:
                 note.seek(0)

@@ -159,7 +159,7 @@ def mix(i):
     """,
 }
 COUNTS = {"errors": 3000, "compiled": 10_000, "autograd": 8000, "errors while recording": 4000, "function": 20_000,
-          "transforms": 2000, "double backward": 3000, "files": 1500, "functions that are dropped": 900,
+          "transforms": 2000, "double backward": 3000, "files": 1500, "functions that are dropped": 400,
           "sessions": 3000,
           "eager": 15_000, "recorded": 12_000, "cycles": 20_000, "threads": 10_000}  # fmt: skip
 
@@ -180,7 +180,7 @@ def measure():
     return sys.getallocatedblocks(), mt.allocator_stats()["allocated_bytes"], resident()
 count = {count}
 # Until what fills up is full: of functions that are dropped that takes some hundred.
-for i in range(max(count // 2, 900)):
+for i in range(max(count // 2, 500)):
     mix(i)
 before = measure()
 for i in range(count):
