@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from minitensor import _C
 
 WORKER = Path(__file__).with_name("private_calls.py")
@@ -17,6 +19,7 @@ def run(count, seed, *names):
     return subprocess.run(command, env=env, capture_output=True, text=True, timeout=600, check=False)
 
 
+@pytest.mark.exhaustive
 def test_wrong_arguments_raise():
     done = run(40, 0)
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]

@@ -8,7 +8,7 @@ from row_samples import build, forms
 import minitensor as mt
 from minitensor.ops import ROWS
 
-pytestmark = pytest.mark.sampled(6)
+pytestmark = pytest.mark.sampled(12)
 
 # The type to test, and the one that the samples are made in.
 MADE_IN = {

@@ -365,6 +365,7 @@ def with_fault(program, place, at, interrupts, options):
     return state, results, error, step, reached
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 @pytest.mark.parametrize("place", ["launch", "compiler", "allocation", "kernel"])
 @pytest.mark.parametrize("interrupts", [False, True], ids=["error", "interrupt"])

@@ -111,6 +111,7 @@ def assert_same(x, a, b):
     assert not wrong.size, f"{wrong.size} of {x.size} differ, first {x[wrong[0]]!r}: {a[wrong[0]]!r}, {b[wrong[0]]!r}"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", [F32, F64], ids=str)
 @pytest.mark.parametrize("name", REFERENCES)
 def test_cpp_and_llvm_have_the_same_bits(library, name, dtype):
@@ -135,6 +136,7 @@ def test_every_vector_width_gives_the_same_bits(name, dtype):
         assert_same(x, compiled_function(name, dtype, lanes)(x), wide)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", [F32, F64], ids=str)
 @pytest.mark.parametrize("name", REFERENCES)
 def test_accuracy(name, dtype):

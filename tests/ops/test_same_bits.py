@@ -52,6 +52,7 @@ def different(one, other):
     return sorted(name for name in one if one[name] != other[name])
 
 
+@pytest.mark.exhaustive
 def test_eager():
     found = levels("--eager")
     assert len(found["baseline"]) > 300
@@ -59,6 +60,7 @@ def test_eager():
         assert different(found["baseline"], rows) == [], isa
 
 
+@pytest.mark.exhaustive
 def test_eager_with_one_thread_and_with_two():
     one, two = (run("--eager", "--every", "3", MT_NUM_THREADS=count, MT_WAKE_THREADS="always") for count in "12")
     assert different(one, two) == []

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import gpu_worker
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -39,6 +40,7 @@ def test_is_skipped():
 """
 
 
+@pytest.mark.exhaustive
 def test_a_test_that_dies_or_hangs_costs_no_other_result(tmp_path):
     (tmp_path / "test_x.py").write_text(TESTS)
     (tmp_path / "test_broken.py").write_text("import nowhere\n")
@@ -77,6 +79,7 @@ def test_when_time_is_up_it_says_how_many_are_left(tmp_path):
     assert left >= 1
 
 
+@pytest.mark.exhaustive
 def test_on_the_stand_in_it_works_is_taken_up_again_and_does_not_lose_what_there_is(tmp_path):
     # PyCUDA's stand-in in every process, as if it were installed.
     (tmp_path / "sitecustomize.py").write_text(

@@ -6,6 +6,8 @@ import re
 import subprocess
 import sys
 
+import pytest
+
 import minitensor as mt
 
 TENSORS = """
@@ -42,6 +44,7 @@ def revealed(tmp_path, lines):
     return [said.get(k, "") for k in range(len(lines))]
 
 
+@pytest.mark.exhaustive
 def test_types(tmp_path):
     tensors = [e.strip() for e in TENSORS.split(";") if e.strip()]
     lines = [f"reveal_type({e})" for e in [*tensors, *OTHERS]] + MISTAKES

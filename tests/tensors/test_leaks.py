@@ -195,6 +195,7 @@ assert memory < 3 << 20 or "san.so" in os.environ.get("LD_PRELOAD", ""), f"{{mem
 """
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", MIXES)
 def test_nothing_is_left(name):
     program = PROGRAM.format(mix=MIXES[name], count=COUNTS[name])

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import gpu_run
 import numpy as np
+import pytest
 from runtime_table import values
+
+pytestmark = pytest.mark.sampled(4)
 
 FILES = [
     "test_codegen_elementwise",
