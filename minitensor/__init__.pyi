@@ -65,8 +65,8 @@ from minitensor.autograd import inference_mode as inference_mode
 from minitensor.autograd import no_grad as no_grad
 from minitensor.autograd import set_grad_enabled as set_grad_enabled
 from minitensor.compiler import compile as compile
-from minitensor.creation import *  # noqa: F403
-from minitensor.functional import *  # noqa: F403
+from minitensor.creation import *
+from minitensor.functional import *
 from minitensor.random import get_rng_state as get_rng_state
 from minitensor.random import initial_seed as initial_seed
 from minitensor.random import manual_seed as manual_seed
@@ -80,8 +80,8 @@ from minitensor.session import OptimizerOptions as OptimizerOptions
 from minitensor.session import RunMetadata as RunMetadata
 from minitensor.session import RunOptions as RunOptions
 from minitensor.session import Session as Session
-from minitensor.settings import *  # noqa: F403
-from minitensor.typed_tensors import *  # noqa: F403
+from minitensor.settings import *
+from minitensor.typed_tensors import *
 from minitensor_jit import InvalidArgumentError as InvalidArgumentError
 from minitensor_jit import function as function
 from minitensor_jit import jit_scope as jit_scope

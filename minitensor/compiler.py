@@ -7,8 +7,8 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, overload
 
-import minitensor
 from minitensor import _C, nn
+from minitensor._functions import as_tensor
 from minitensor.autograd.grad_mode import Decorating
 
 __all__ = [
@@ -71,7 +71,9 @@ class OptimizedModule(nn.Module):
 
 
 def _compiled(fn: Callable[..., Any], fullgraph: bool) -> Callable[..., Any]:
-    return minitensor.function(fn, jit_compile=True if fullgraph else None)
+    from minitensor_jit import function
+
+    return function(fn, jit_compile=True if fullgraph else None)
 
 
 @overload
@@ -186,7 +188,9 @@ def assume_constant_result(fn: Any) -> Any:
 
 def reset() -> None:
     """Forget compiled plans and code."""
-    minitensor.jit.cache_clear()
+    from minitensor_jit import cache_clear
+
+    cache_clear()
 
 
 def cudagraph_mark_step_begin() -> None:
@@ -276,12 +280,12 @@ def wrap_numpy(fn: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(fn)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         def array(x: Any) -> Any:
-            return x.numpy() if isinstance(x, minitensor.Tensor) else x
+            return x.numpy() if isinstance(x, _C.Tensor) else x
 
         def tensor(x: Any) -> Any:
             import numpy as np
 
-            return minitensor.as_tensor(x) if isinstance(x, (np.ndarray, np.generic)) else x
+            return as_tensor(x) if isinstance(x, (np.ndarray, np.generic)) else x
 
         given = _pytree.tree_map(array, (args, kwargs))
         return _pytree.tree_map(tensor, fn(*given[0], **given[1]))

@@ -145,7 +145,7 @@ def load_state_dict_from_url(
 
     `check_hash`: the name's part after the last dash is the beginning of its SHA-256, as in `resnet18-5c106cde.pth`.
     """
-    import minitensor as mt
+    from minitensor.serialization import load
 
     folder = os.path.join(get_dir(), "checkpoints") if model_dir is None else model_dir
     os.makedirs(folder, exist_ok=True)
@@ -155,4 +155,4 @@ def load_state_dict_from_url(
         sys.stdout.write(f'Downloading: "{url}" to {path}\n')
         named = _HASH.search(name) if check_hash else None
         download_url_to_file(url, path, named.group(1) if named else None, progress=progress)
-    return mt.load(path, map_location=map_location, weights_only=weights_only)
+    return load(path, map_location=map_location, weights_only=weights_only)

@@ -20,8 +20,9 @@ from collections.abc import Callable, Iterable
 from contextlib import contextmanager
 from typing import Any
 
-import minitensor as mt
+import minitensor
 from minitensor import _C
+from minitensor._functions import add
 from minitensor._torch_function import NOT_OVERRIDDEN, bare_functions
 
 __all__ = [
@@ -41,7 +42,7 @@ _PYTHON = frozenset({
     "__ror__", "__rpow__", "__rrshift__", "__rshift__", "__rsub__", "__rtruediv__", "__rxor__", "__setitem__",
     "__sub__", "__truediv__", "__xor__",
 })  # fmt: skip
-_OP, _FORM = _C.Op, type(mt.add)
+_OP, _FORM = _C.Op, type(add)
 
 
 def has_torch_function(relevant_args: Iterable[Any]) -> bool:
@@ -95,7 +96,7 @@ def wrap_torch_function(dispatcher: Callable[..., Any]) -> Callable[[Callable[..
 
 def is_tensor_like(inp: Any) -> bool:
     """Whether it is a tensor, or has `__torch_function__`."""
-    return type(inp) is mt.Tensor or hasattr(inp, "__torch_function__")
+    return type(inp) is _C.Tensor or hasattr(inp, "__torch_function__")
 
 
 def get_default_nowrap_functions() -> set[Callable[..., Any]]:
@@ -154,10 +155,11 @@ def _get_current_function_mode_stack() -> list[Any]:
 
 
 def _namespaces() -> list[tuple[str, Any]]:
-    nn = mt.nn
+    from minitensor import fft, linalg, nn, special
+
     return [
-        ("torch", mt), ("torch.nn.functional", nn.functional), ("torch.nn.init", nn.init),
-        ("torch.linalg", mt.linalg), ("torch.fft", mt.fft), ("torch.special", mt.special),
+        ("torch", minitensor), ("torch.nn.functional", nn.functional), ("torch.nn.init", nn.init),
+        ("torch.linalg", linalg), ("torch.fft", fft), ("torch.special", special),
     ]  # fmt: skip
 
 
@@ -179,7 +181,7 @@ def _takes_tensors(function: Any) -> bool:
 def _attributes() -> dict[str, Any]:
     """Of Tensor: each name with what a handler is given for it."""
     found: dict[str, Any] = {}
-    for name, value in vars(mt.Tensor).items():
+    for name, value in vars(_C.Tensor).items():
         if name in NOT_OVERRIDDEN or (
             name.startswith("_") and name not in _PYTHON and name not in ("_base", "_version")
         ):
@@ -204,7 +206,7 @@ def get_overridable_functions() -> dict[Any, list[Callable[..., Any]]]:
             if isinstance(function, (_OP, _FORM)) and function not in seen and _takes_tensors(function):
                 seen.add(function)
                 found.setdefault(module, []).append(function)
-    found[mt.Tensor] = list(_attributes().values())
+    found[_C.Tensor] = list(_attributes().values())
     return found
 
 
@@ -218,7 +220,7 @@ def get_ignored_functions() -> set[Callable[..., Any]]:
             function = getattr(module, name) if not name.startswith("_") else None
             if callable(function) and not isinstance(function, type) and function not in overridable:
                 found.add(function)
-    found.update(getattr(mt.Tensor, name) for name in NOT_OVERRIDDEN if hasattr(mt.Tensor, name))
+    found.update(getattr(_C.Tensor, name) for name in NOT_OVERRIDDEN if hasattr(_C.Tensor, name))
     return found
 
 
@@ -266,7 +268,7 @@ def _names() -> dict[Any, str]:
                 at_home = found.get(function, "").endswith(f".{function.__name__}")
                 if not at_home:
                     found[function] = f"{prefix}.{name}"
-    for name, value in vars(mt.Tensor).items():
+    for name, value in vars(_C.Tensor).items():
         if isinstance(value, (property, types.GetSetDescriptorType)):
             found[value.__get__] = f"torch.Tensor.{name}.__get__"
             found[value.__set__] = f"torch.Tensor.{name}.__set__"
@@ -292,7 +294,7 @@ def _methods() -> set[Any]:
     # The operators among them: what stands for a function of Tensor's, bound or not.
     return {
         *_attributes().values(),
-        *(v for v in vars(mt.Tensor).values() if callable(v) and isinstance(v, (_OP, _FORM))),
+        *(v for v in vars(_C.Tensor).values() if callable(v) and isinstance(v, (_OP, _FORM))),
     }
 
 

@@ -24,9 +24,9 @@ class UntypedStorage:
     @staticmethod
     def from_file(filename: Any, shared: bool = False, nbytes: int = 0) -> UntypedStorage:
         """A storage over a memory-mapped file: its first `nbytes` bytes. With `shared`, writes reach the file."""
-        import minitensor as mt
+        from minitensor.composite.metadata import from_file
 
-        return mt.from_file(filename, shared, nbytes, dtype=mt.uint8).untyped_storage()
+        return from_file(filename, shared, nbytes, dtype=_C.uint8).untyped_storage()
 
     def untyped(self) -> UntypedStorage:
         """The storage itself: it has bytes."""

@@ -48,10 +48,10 @@ class autocast:  # noqa: N801  (PyTorch's name)
 
     def _can_be_on(self) -> bool:
         """Whether there is the device, and the dtype is one that it lowers to; warns otherwise."""
-        import minitensor as mt
+        from minitensor import cuda
 
         gpu = self.device in ("cuda", "jit_gpu")
-        if gpu and not mt.cuda.is_available():
+        if gpu and not cuda.is_available():
             reason = "User provided device_type of 'cuda', but CUDA is not available. Disabling autocast."
         elif self.fast_dtype not in (_C.bfloat16, _C.float16):
             name = "CUDA" if gpu else "CPU"

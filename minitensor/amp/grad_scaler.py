@@ -8,8 +8,11 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import Any
 
-import minitensor as mt
+from minitensor import _C, cuda
+from minitensor._C import Tensor, float16, float32, int32
+from minitensor._functions import full, isfinite, stack, where, zeros_like
 from minitensor._warning import users_level
+from minitensor.autograd import no_grad
 
 __all__ = ["GradScaler", "OptState"]
 
@@ -42,7 +45,7 @@ class GradScaler:
     ) -> None:
         self._device = device
         self._enabled = enabled
-        if enabled and mt.device(device).type == "cuda" and not mt.cuda.is_available():
+        if enabled and _C.device(device).type == "cuda" and not cuda.is_available():
             warnings.warn(
                 "minitensor.cuda.amp.GradScaler is enabled, but CUDA is not available.  Disabling.",
                 stacklevel=users_level(),
@@ -54,22 +57,22 @@ class GradScaler:
             if not backoff_factor < 1.0:
                 raise AssertionError("The backoff factor must be < 1.0.")
         self._init_scale = init_scale
-        self._scale: mt.Tensor | None = None
+        self._scale: Tensor | None = None
         self._growth_factor = growth_factor
         self._backoff_factor = backoff_factor
         self._growth_interval = growth_interval
         self._init_growth_tracker = 0
-        self._growth_tracker: mt.Tensor | None = None
+        self._growth_tracker: Tensor | None = None
         self._per_optimizer_states: dict[int, dict[str, Any]] = defaultdict(_fresh)
 
-    def _begin(self, device: Any) -> mt.Tensor:
+    def _begin(self, device: Any) -> Tensor:
         """The scale, on a device where it has no place yet."""
         if self._scale is None:
-            self._scale = mt.full((), float(self._init_scale), dtype=mt.float32, device=device)
-            self._growth_tracker = mt.full((), self._init_growth_tracker, dtype=mt.int32, device=device)
+            self._scale = full((), float(self._init_scale), dtype=float32, device=device)
+            self._growth_tracker = full((), self._init_growth_tracker, dtype=int32, device=device)
         return self._scale
 
-    def _begun(self, what: str) -> tuple[mt.Tensor, mt.Tensor]:
+    def _begun(self, what: str) -> tuple[Tensor, Tensor]:
         lack = "This may indicate your script did not use scaler.scale(loss or outputs) earlier in the iteration."
         if self._scale is None:
             raise AssertionError(f"Attempted {what} but _scale is None.  {lack}")
@@ -81,7 +84,7 @@ class GradScaler:
         """Return the tensor, or each tensor of a list or another iterable, multiplied by the scale."""
         if not self._enabled:
             return outputs
-        if isinstance(outputs, mt.Tensor):
+        if isinstance(outputs, Tensor):
             scale = self._begin(outputs.device)
             return outputs * (scale if scale.device == outputs.device else scale.to(outputs.device))
         if isinstance(outputs, Iterable):
@@ -107,25 +110,25 @@ class GradScaler:
         state["found_inf_per_device"] = self._unscale(optimizer, inverse, False)
         state["stage"] = OptState.UNSCALED
 
-    def _unscale(self, optimizer: Any, inverse: mt.Tensor, allow_float16: bool) -> dict[Any, mt.Tensor]:
+    def _unscale(self, optimizer: Any, inverse: Tensor, allow_float16: bool) -> dict[Any, Tensor]:
         """Multiply all gradients; for each device, 1.0 if any of them is not finite, else 0.0."""
-        finite: dict[Any, list[mt.Tensor]] = defaultdict(list)
-        factors: dict[Any, mt.Tensor] = {}
-        with mt.no_grad():
+        finite: dict[Any, list[Tensor]] = defaultdict(list)
+        factors: dict[Any, Tensor] = {}
+        with no_grad():
             for group in optimizer.param_groups:
                 for param in group["params"]:
                     grad = param.grad
                     if grad is None:
                         continue
-                    if grad.dtype == mt.float16 and not allow_float16:
+                    if grad.dtype == float16 and not allow_float16:
                         raise ValueError("Attempting to unscale FP16 gradients.")
                     place = grad.device
                     if place not in factors:
                         factors[place] = inverse if inverse.device == place else inverse.to(place)
                     values = grad._values() if getattr(grad, "is_sparse", False) else grad
-                    finite[place].append(mt.isfinite(values).all())
+                    finite[place].append(isfinite(values).all())
                     values.mul_(factors[place])
-            return {place: (~mt.stack(all_of).all()).to(mt.float32) for place, all_of in finite.items()}
+            return {place: (~stack(all_of).all()).to(float32) for place, all_of in finite.items()}
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         """Unscale the gradients, unless that was done, and call ``optimizer.step`` if all of them are finite.
@@ -150,17 +153,19 @@ class GradScaler:
         state["stage"] = OptState.STEPPED
         return result
 
-    def _step_if_finite(self, optimizer: Any, found: list[mt.Tensor], args: Any, kwargs: Any) -> Any:
-        if mt.compiler.is_compiling():
+    def _step_if_finite(self, optimizer: Any, found: list[Tensor], args: Any, kwargs: Any) -> Any:
+        from minitensor.compiler import is_compiling
+
+        if is_compiling():
             return _selected_step(optimizer, found, args, kwargs)
         return None if any(one.item() for one in found) else optimizer.step(*args, **kwargs)
 
-    def update(self, new_scale: float | mt.Tensor | None = None) -> None:
+    def update(self, new_scale: float | Tensor | None = None) -> None:
         """Adapt the scale after the steps of all optimizers, or set it to ``new_scale``."""
         if not self._enabled:
             return
         scale, tracker = self._begun("update")
-        with mt.no_grad():
+        with no_grad():
             if new_scale is not None:
                 if isinstance(new_scale, float):
                     scale.fill_(new_scale)
@@ -168,7 +173,7 @@ class GradScaler:
                     reason = (
                         "new_scale should be a float or a 1-element minitensor.FloatTensor with requires_grad=False."
                     )
-                    plain = isinstance(new_scale, mt.Tensor) and new_scale.dtype == mt.float32
+                    plain = isinstance(new_scale, Tensor) and new_scale.dtype == float32
                     if not plain or new_scale.numel() != 1 or new_scale.requires_grad:  # type: ignore[union-attr]
                         raise AssertionError(reason)
                     scale.copy_(new_scale)  # type: ignore[arg-type]
@@ -176,7 +181,7 @@ class GradScaler:
                 self._adapt(scale, tracker)
         self._per_optimizer_states = defaultdict(_fresh)
 
-    def _adapt(self, scale: mt.Tensor, tracker: mt.Tensor) -> None:
+    def _adapt(self, scale: Tensor, tracker: Tensor) -> None:
         found = [
             one.to(scale.device)
             for state in self._per_optimizer_states.values()
@@ -184,13 +189,13 @@ class GradScaler:
         ]
         if not found:
             raise AssertionError("No inf checks were recorded prior to update.")
-        infinite = mt.stack(found).sum() > 0
+        infinite = stack(found).sum() > 0
         count = tracker + 1
         grows = ~infinite & (count == self._growth_interval)
         grown = scale * self._growth_factor
-        kept = mt.where(grows & mt.isfinite(grown), grown, scale)
-        scale.copy_(mt.where(infinite, scale * self._backoff_factor, kept))
-        tracker.copy_(mt.where(infinite | grows, mt.zeros_like(count), count))
+        kept = where(grows & isfinite(grown), grown, scale)
+        scale.copy_(where(infinite, scale * self._backoff_factor, kept))
+        tracker.copy_(where(infinite | grows, zeros_like(count), count))
 
     def get_scale(self) -> float:
         """Return the scale; 1.0 where it isn't enabled."""
@@ -279,7 +284,7 @@ def _fresh() -> dict[str, Any]:
     return {"stage": OptState.READY, "found_inf_per_device": {}}
 
 
-def _selected_step(optimizer: Any, found: list[mt.Tensor], args: Any, kwargs: Any) -> Any:
+def _selected_step(optimizer: Any, found: list[Tensor], args: Any, kwargs: Any) -> Any:
     """A step whose results are taken where all gradients are finite, and otherwise what was there before."""
     params = [param for group in optimizer.param_groups for param in group["params"] if param.grad is not None]
     if any(optimizer.state.get(param) for param in params):
@@ -288,8 +293,8 @@ def _selected_step(optimizer: Any, found: list[mt.Tensor], args: Any, kwargs: An
             f"compiled as a whole. {type(optimizer).__name__} keeps counts of its steps or averages, which can't be "
             "taken back: compile forward and backward pass, and call scaler.step and scaler.update outside."
         )
-    finite = mt.stack([one.to(found[0].device) for one in found]).sum() == 0
-    with mt.no_grad():
+    finite = stack([one.to(found[0].device) for one in found]).sum() == 0
+    with no_grad():
         before = [param.clone() for param in params]
     result = optimizer.step(*args, **kwargs)
     if any(optimizer.state.get(param) for param in params):
@@ -297,7 +302,7 @@ def _selected_step(optimizer: Any, found: list[mt.Tensor], args: Any, kwargs: An
             "GradScaler.step: a function that is compiled as a whole can't skip the first step of "
             f"{type(optimizer).__name__}, which makes its state: call scaler.step and scaler.update outside."
         )
-    with mt.no_grad():
+    with no_grad():
         for param, old in zip(params, before, strict=True):
-            param.copy_(mt.where(finite, param, old))
+            param.copy_(where(finite, param, old))
     return result

@@ -5,8 +5,8 @@ from __future__ import annotations
 import builtins
 from typing import Any
 
-import minitensor as mt
-from minitensor import _C
+from minitensor import _C, _functions
+from minitensor._functions import as_tensor, tensor
 
 __all__ = [
     "arange", "asarray", "empty", "empty_like", "eye", "from_dlpack", "full", "full_like", "linspace", "meshgrid",
@@ -30,15 +30,15 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | 
     if copy is False:
         if not (hasattr(obj, "__dlpack__") or hasattr(obj, "__array_interface__") or hasattr(obj, "__buffer__")):
             raise ValueError("such an object needs a copy")
-        made = mt.as_tensor(obj)
+        made = as_tensor(obj)
         if dtype is not None and made.dtype != dtype:
             raise ValueError("another data type needs a copy")
         return made
     if isinstance(obj, int) and not isinstance(obj, builtins.bool) and obj > 2**63 - 1 and dtype is None:
-        return mt.tensor(obj, dtype=_C.uint64, device=device)
+        return tensor(obj, dtype=_C.uint64, device=device)
     if copy:
-        return mt.tensor(obj, dtype=dtype, device=device)
-    return mt.as_tensor(obj, dtype=dtype, device=device)
+        return tensor(obj, dtype=dtype, device=device)
+    return as_tensor(obj, dtype=dtype, device=device)
 
 
 def arange(
@@ -50,7 +50,7 @@ def arange(
     if (step > 0 and start >= stop) or (step < 0 and start <= stop):
         whole = all(isinstance(v, int) for v in (start, stop, step))
         return empty(0, dtype=dtype or (_C.int64 if whole else None), device=device)
-    return mt.arange(start, stop, step, dtype=dtype, device=device)
+    return _functions.arange(start, stop, step, dtype=dtype, device=device)
 
 
 def linspace(
@@ -62,59 +62,59 @@ def linspace(
             linspace(a, b, num, endpoint=endpoint, device=device)
             for a, b in ((complex(start).real, complex(stop).real), (complex(start).imag, complex(stop).imag))
         ]
-        made = mt.complex(*parts)
+        made = _functions.complex(*parts)
         return made if dtype is None else made.to(dtype)
     count = num if endpoint else num + 1
     target = _C.get_default_dtype() if dtype is None else dtype
     # In double precision, so that the ends are exact whatever the type.
-    wide = mt.linspace(start, stop, count, dtype=_C.float64, device=device)
+    wide = _functions.linspace(start, stop, count, dtype=_C.float64, device=device)
     return (wide if endpoint else wide[:num]).to(target)
 
 
 def empty(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
     """An array whose elements are not set."""
-    return mt.empty(_shape(shape), dtype=dtype, device=device)
+    return _functions.empty(_shape(shape), dtype=dtype, device=device)
 
 
 def empty_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> Any:
     """An array of x's shape and type whose elements are not set."""
-    return mt.empty_like(x, dtype=dtype, device=device)
+    return _functions.empty_like(x, dtype=dtype, device=device)
 
 
 def zeros(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
     """An array of zeros."""
-    return mt.zeros(_shape(shape), dtype=dtype, device=device)
+    return _functions.zeros(_shape(shape), dtype=dtype, device=device)
 
 
 def zeros_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> Any:
     """An array of zeros of x's shape and type."""
-    return mt.zeros_like(x, dtype=dtype, device=device)
+    return _functions.zeros_like(x, dtype=dtype, device=device)
 
 
 def ones(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
     """An array of ones."""
-    return mt.ones(_shape(shape), dtype=dtype, device=device)
+    return _functions.ones(_shape(shape), dtype=dtype, device=device)
 
 
 def ones_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> Any:
     """An array of ones of x's shape and type."""
-    return mt.ones_like(x, dtype=dtype, device=device)
+    return _functions.ones_like(x, dtype=dtype, device=device)
 
 
 def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
     """An array of one value."""
-    return mt.full(_shape(shape), fill_value, dtype=dtype, device=device)
+    return _functions.full(_shape(shape), fill_value, dtype=dtype, device=device)
 
 
 def full_like(x: Any, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
     """An array of one value of x's shape and type."""
-    return mt.full_like(x, fill_value, dtype=dtype, device=device)
+    return _functions.full_like(x, fill_value, dtype=dtype, device=device)
 
 
 def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None, device: Any = None) -> Any:
     """Ones on the k-th diagonal, zeros elsewhere."""
     columns = n_rows if n_cols is None else n_cols
-    made = mt.zeros((n_rows, columns), dtype=dtype, device=device)
+    made = _functions.zeros((n_rows, columns), dtype=dtype, device=device)
     if -n_rows < k < columns:
         made.diagonal(k).fill_(1)
     return made
@@ -122,7 +122,7 @@ def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = N
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
     """An array on the memory of another library's."""
-    made = mt.from_dlpack(x)
+    made = _functions.from_dlpack(x)
     if device is not None:
         made = made.to(device)
     return made.clone() if copy else made
@@ -132,14 +132,14 @@ def meshgrid(*arrays: Any, indexing: str = "xy") -> list[Any]:
     """The coordinates of a grid."""
     if len(arrays) < 2:
         return [a.clone() for a in arrays]
-    return list(mt.meshgrid(*arrays, indexing=indexing))
+    return list(_functions.meshgrid(*arrays, indexing=indexing))
 
 
 def tril(x: Any, /, *, k: int = 0) -> Any:
     """The matrices with zeros above the k-th diagonal."""
-    return mt.tril(x, k)
+    return _functions.tril(x, k)
 
 
 def triu(x: Any, /, *, k: int = 0) -> Any:
     """The matrices with zeros below the k-th diagonal."""
-    return mt.triu(x, k)
+    return _functions.triu(x, k)

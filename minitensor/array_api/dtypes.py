@@ -115,20 +115,20 @@ def result_type(*arrays_and_dtypes: Any) -> Any:
 
 def finfo(type: Any, /) -> FloatInfo:
     """The limits of a floating-point type; of a complex one those of its parts."""
-    import minitensor as mt
+    from minitensor import dtypes
 
     dtype = _dtype(type)
     real = {"complex64": _C.float32, "complex128": _C.float64}.get(dtype.name, dtype)
-    info = mt.finfo(real)
+    info = dtypes.finfo(real)
     return FloatInfo(info.bits, info.eps, info.max, info.min, info.tiny, real)
 
 
 def iinfo(type: Any, /) -> IntInfo:
     """The limits of an integer type."""
-    import minitensor as mt
+    from minitensor import dtypes
 
     dtype = _dtype(type)
-    info = mt.iinfo(dtype)
+    info = dtypes.iinfo(dtype)
     return IntInfo(info.bits, info.max, info.min, dtype)
 
 

@@ -9,9 +9,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import minitensor as mt
-from minitensor import _C
+from minitensor import _C, _functions
+from minitensor._functions import (
+    broadcast_shapes,
+    broadcast_to,
+    copysign,
+    exp,
+    full,
+    isfinite,
+    isinf,
+    isnan,
+    maximum,
+    minimum,
+    where,
+    zeros_like,
+)
 from minitensor.array_api.dtypes import result_type
+from minitensor.dtypes import iinfo
 
 # What stands here under PyTorch's name: the standard's, or the same.
 _UNARY = {
@@ -40,7 +54,7 @@ __all__ = [
 
 def _unary(name: str, own: str) -> Callable[..., Any]:
     def function(x: Any, /) -> Any:
-        return getattr(mt, own)(x)
+        return getattr(_functions, own)(x)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"`{own}` of each element."
@@ -49,7 +63,7 @@ def _unary(name: str, own: str) -> Callable[..., Any]:
 
 def _binary(name: str, own: str) -> Callable[..., Any]:
     def function(x1: Any, x2: Any, /) -> Any:
-        return getattr(mt, own)(*_arrays(x1, x2))
+        return getattr(_functions, own)(*_arrays(x1, x2))
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"`{own}` of each pair of elements, broadcast; one may be a Python number."
@@ -64,7 +78,7 @@ def _arrays(x1: Any, x2: Any) -> tuple[Any, Any]:
         dtype = result_type(x1, x2)
         return x1.to(dtype), x2.to(dtype)
     dtype = result_type(x1, x2)
-    first, second = (x if isinstance(x, _C.Tensor) else mt.full((), x, dtype=dtype) for x in (x1, x2))
+    first, second = (x if isinstance(x, _C.Tensor) else full((), x, dtype=dtype) for x in (x1, x2))
     return first, second
 
 
@@ -76,50 +90,50 @@ for _name, _own in _BINARY.items():
 
 def expm1(x: Any, /) -> Any:
     """exp(x) - 1, precise near zero."""
-    found = mt.expm1(x)
+    found = _functions.expm1(x)
     if not x.is_complex():
         return found
     # Where exp(x) is a zero or not finite nothing is lost, and its special cases are the C library's.
-    return mt.where(mt.isfinite(x) & (x != 0), found, mt.exp(x) - 1)
+    return where(isfinite(x) & (x != 0), found, exp(x) - 1)
 
 
 def floor_divide(x1: Any, x2: Any, /) -> Any:
     """The quotient, rounded down; of an infinity, or by one, the quotient."""
     first, second = _arrays(x1, x2)
-    found = mt.floor_divide(first, second)
+    found = _functions.floor_divide(first, second)
     if not found.dtype.is_floating_point:
         return found
-    infinite = mt.isinf(first) & mt.isfinite(second) & (second != 0) | mt.isfinite(first) & mt.isinf(second)
-    return mt.where(infinite, first / second, found)
+    infinite = isinf(first) & isfinite(second) & (second != 0) | isfinite(first) & isinf(second)
+    return where(infinite, first / second, found)
 
 
 def remainder(x1: Any, x2: Any, /) -> Any:
     """What is left by `floor_divide`, with the divisor's sign, also where it is zero."""
     first, second = _arrays(x1, x2)
-    found = mt.remainder(first, second)
-    return mt.where(found == 0, mt.copysign(found, second), found) if found.dtype.is_floating_point else found
+    found = _functions.remainder(first, second)
+    return where(found == 0, copysign(found, second), found) if found.dtype.is_floating_point else found
 
 
 def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
     """The elements, at least min and at most max."""
     shapes = [tuple(t.shape) for t in (x, min, max) if isinstance(t, _C.Tensor)]
-    x = mt.broadcast_to(x, tuple(mt.broadcast_shapes(*shapes)))
+    x = broadcast_to(x, tuple(broadcast_shapes(*shapes)))
     result = x.clone()
-    for bound, choose in ((min, mt.maximum), (max, mt.minimum)):
+    for bound, choose in ((min, maximum), (max, minimum)):
         if bound is None:
             continue
         if not isinstance(bound, _C.Tensor):
             if not x.dtype.is_floating_point and not _fits(bound, x.dtype):
                 # Beyond what the type holds: a bound that does nothing, or all.
-                limit = mt.iinfo(x.dtype)
+                limit = iinfo(x.dtype)
                 bound = limit.max if bound > limit.max else limit.min
-            bound = mt.full((), bound, dtype=x.dtype)
+            bound = full((), bound, dtype=x.dtype)
         result = choose(result, bound.to(x.dtype))
     return result
 
 
 def _fits(value: Any, dtype: Any) -> bool:
-    limit = mt.iinfo(dtype)
+    limit = iinfo(dtype)
     return bool(limit.min <= value <= limit.max)
 
 
@@ -135,30 +149,30 @@ def real(x: Any, /) -> Any:
 
 def imag(x: Any, /) -> Any:
     """The imaginary parts."""
-    return x.imag if x.is_complex() else mt.zeros_like(x)
+    return x.imag if x.is_complex() else zeros_like(x)
 
 
 def round(x: Any, /) -> Any:
     """The nearest whole numbers, ties to even."""
     if x.is_complex():
-        return mt.complex(mt.round(x.real), mt.round(x.imag))
-    return mt.round(x)
+        return _functions.complex(_functions.round(x.real), _functions.round(x.imag))
+    return _functions.round(x)
 
 
 def sign(x: Any, /) -> Any:
     """-1, 0 or 1; of complex numbers x / |x|; NaN of NaN."""
     if x.is_complex():
-        size = mt.abs(x)
-        return mt.where(size == 0, mt.zeros_like(x), x / size)
-    found = mt.sign(x)
-    return mt.where(mt.isnan(x), x, found) if x.dtype.is_floating_point else found
+        size = _functions.abs(x)
+        return where(size == 0, zeros_like(x), x / size)
+    found = _functions.sign(x)
+    return where(isnan(x), x, found) if x.dtype.is_floating_point else found
 
 
 def tanh(x: Any, /) -> Any:
     """The hyperbolic tangents."""
-    found = mt.tanh(x)
+    found = _functions.tanh(x)
     if not x.is_complex():
         return found
     # The imaginary part at infinity is a zero with its operand's sign.
-    limit = mt.complex(mt.sign(x.real), mt.copysign(mt.zeros_like(x.imag), x.imag))
-    return mt.where(mt.isinf(x.real) & mt.isfinite(x.imag), limit, found)
+    limit = _functions.complex(_functions.sign(x.real), copysign(zeros_like(x.imag), x.imag))
+    return where(isinf(x.real) & isfinite(x.imag), limit, found)

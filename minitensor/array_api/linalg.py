@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import minitensor as mt
+from minitensor import _functions
 from minitensor import linalg as la
+from minitensor._functions import broadcast_tensors, movedim
 from minitensor.array_api.dtypes import result_type
 from minitensor.array_api.manipulation import Axes, axes_of, matrix_transpose
 
@@ -24,12 +25,12 @@ def _promoted(x1: Any, x2: Any) -> tuple[Any, Any]:
 
 def matmul(x1: Any, x2: Any, /) -> Any:
     """The matrix product."""
-    return mt.matmul(*_promoted(x1, x2))
+    return _functions.matmul(*_promoted(x1, x2))
 
 
 def tensordot(x1: Any, x2: Any, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Any:
     """The sum of products over pairs of axes."""
-    return mt.tensordot(*_promoted(x1, x2), axes)
+    return _functions.tensordot(*_promoted(x1, x2), axes)
 
 
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
@@ -40,19 +41,19 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
             raise IndexError(f"axis {axis} is out of bounds for an array of {x.ndim} dimensions")
     if first.shape[axis] != second.shape[axis]:
         raise ValueError("the sizes of the contracted axis differ")
-    first, second = mt.broadcast_tensors(mt.movedim(first, axis, -1), mt.movedim(second, axis, -1))
+    first, second = broadcast_tensors(movedim(first, axis, -1), movedim(second, axis, -1))
     first = first.conj() if first.is_complex() else first
-    return mt.matmul(first.unsqueeze(-2), second.unsqueeze(-1)).squeeze(-1).squeeze(-1)
+    return _functions.matmul(first.unsqueeze(-2), second.unsqueeze(-1)).squeeze(-1).squeeze(-1)
 
 
 def outer(x1: Any, x2: Any, /) -> Any:
     """The products of every pair of elements of two vectors."""
-    return mt.outer(*_promoted(x1, x2))
+    return _functions.outer(*_promoted(x1, x2))
 
 
 def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     """The cross products along an axis of three elements."""
-    first, second = mt.broadcast_tensors(*_promoted(x1, x2))
+    first, second = broadcast_tensors(*_promoted(x1, x2))
     for x in (x1, x2):
         if not -x.ndim <= axis < x.ndim:
             raise IndexError(f"axis {axis} is out of bounds for an array of {x.ndim} dimensions")
@@ -153,5 +154,5 @@ def vector_norm(x: Any, /, *, axis: Axes = None, keepdims: bool = False, ord: fl
     """A norm along axes, or of all elements."""
     dims = axes_of(axis, x.ndim)
     if not dims:  # of each element alone
-        return (x != 0).to(mt.abs(x).dtype) if ord == 0 else mt.abs(x)
+        return (x != 0).to(_functions.abs(x).dtype) if ord == 0 else _functions.abs(x)
     return la.vector_norm(x, ord, dims, keepdims)

@@ -5,8 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import minitensor as mt
-from minitensor import _C
+from minitensor import _C, _functions
+from minitensor._functions import (
+    broadcast_shapes,
+    broadcast_tensors,
+    cat,
+    gather,
+    index_select,
+    movedim,
+    permute,
+    repeat_interleave,
+    unbind,
+    unsqueeze,
+    where,
+)
 from minitensor.array_api.dtypes import result_type
 
 __all__ = [
@@ -30,31 +42,31 @@ def axes_of(axis: Axes, ndim: int) -> list[int]:
 
 def broadcast_arrays(*arrays: Any) -> list[Any]:
     """The arrays in the shape that all broadcast to."""
-    return list(mt.broadcast_tensors(*arrays))
+    return list(broadcast_tensors(*arrays))
 
 
 def broadcast_to(x: Any, /, shape: Sequence[int]) -> Any:
     """The array in a larger shape."""
-    return mt.broadcast_to(x, tuple(shape))
+    return _functions.broadcast_to(x, tuple(shape))
 
 
 def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Any:
     """The arrays one after the other along an axis; flat if it is None."""
     dtype = result_type(*arrays)
     if axis is None:
-        return mt.cat([a.to(dtype).reshape((-1,)) for a in arrays], 0)
-    return mt.cat([a.to(dtype) for a in arrays], axis)
+        return cat([a.to(dtype).reshape((-1,)) for a in arrays], 0)
+    return cat([a.to(dtype) for a in arrays], axis)
 
 
 def stack(arrays: Sequence[Any], /, *, axis: int = 0) -> Any:
     """The arrays side by side along a new axis."""
     dtype = result_type(*arrays)
-    return mt.stack([a.to(dtype) for a in arrays], axis)
+    return _functions.stack([a.to(dtype) for a in arrays], axis)
 
 
 def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
     """The slices along an axis."""
-    return tuple(mt.unbind(x, axis))
+    return tuple(unbind(x, axis))
 
 
 def expand_dims(x: Any, /, axis: int | Sequence[int]) -> Any:
@@ -65,7 +77,7 @@ def expand_dims(x: Any, /, axis: int | Sequence[int]) -> Any:
         if not -rank <= a < rank:
             raise IndexError(f"axis {a} is out of bounds for an array of {rank} dimensions")
     for a in sorted(a % rank for a in given):
-        x = mt.unsqueeze(x, a)
+        x = unsqueeze(x, a)
     return x
 
 
@@ -75,12 +87,12 @@ def squeeze(x: Any, /, axis: int | Sequence[int]) -> Any:
     for d in dims:
         if x.shape[d] != 1:
             raise ValueError("cannot squeeze an axis whose size is not one")
-    return mt.squeeze(x, dims) if dims else x
+    return _functions.squeeze(x, dims) if dims else x
 
 
 def flip(x: Any, /, *, axis: Axes = None) -> Any:
     """The elements in reverse order along axes."""
-    return mt.flip(x, axes_of(axis, x.ndim))
+    return _functions.flip(x, axes_of(axis, x.ndim))
 
 
 def matrix_transpose(x: Any, /) -> Any:
@@ -92,19 +104,19 @@ def matrix_transpose(x: Any, /) -> Any:
 
 def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[int], /) -> Any:
     """The array with axes at other places."""
-    return mt.movedim(x, source, destination)
+    return movedim(x, source, destination)
 
 
 def permute_dims(x: Any, /, axes: Sequence[int]) -> Any:
     """The array with its axes in another order."""
-    return mt.permute(x, tuple(axes))
+    return permute(x, tuple(axes))
 
 
 def repeat(x: Any, repeats: Any, /, *, axis: int | None = None) -> Any:
     """Every element, or slice along an axis, repeated."""
     if isinstance(repeats, _C.Tensor):
         repeats = repeats.to(_C.int64)
-    return mt.repeat_interleave(x, repeats, axis)
+    return repeat_interleave(x, repeats, axis)
 
 
 def reshape(x: Any, /, shape: Sequence[int], *, copy: bool | None = None) -> Any:
@@ -116,17 +128,17 @@ def reshape(x: Any, /, shape: Sequence[int], *, copy: bool | None = None) -> Any
             return x.view(tuple(shape))
         except RuntimeError as error:
             raise ValueError(str(error)) from None
-    return mt.reshape(x, tuple(shape))
+    return _functions.reshape(x, tuple(shape))
 
 
 def roll(x: Any, /, shift: int | Sequence[int], *, axis: Axes = None) -> Any:
     """The elements moved along axes, those that leave come in at the other end."""
-    return mt.roll(x, shift) if axis is None else mt.roll(x, shift, axis)
+    return _functions.roll(x, shift) if axis is None else _functions.roll(x, shift, axis)
 
 
 def tile(x: Any, repetitions: Sequence[int], /) -> Any:
     """The array repeated as a whole."""
-    return mt.tile(x, tuple(repetitions))
+    return _functions.tile(x, tuple(repetitions))
 
 
 def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Any:
@@ -136,17 +148,15 @@ def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Any:
             raise ValueError("axis must be given for an array that is not one-dimensional")
         axis = 0
     at = axes_of(axis, x.ndim)[0]
-    places = mt.where(indices < 0, indices + x.shape[at], indices)
-    found = mt.index_select(x, at, places.reshape((-1,)))
+    places = where(indices < 0, indices + x.shape[at], indices)
+    found = index_select(x, at, places.reshape((-1,)))
     return found.reshape((*x.shape[:at], *indices.shape, *x.shape[at + 1 :]))
 
 
 def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Any:
     """The elements along an axis that indices name, place by place."""
     at = axes_of(axis, x.ndim)[0]
-    shape = list(
-        mt.broadcast_shapes(*(tuple(1 if d == at else n for d, n in enumerate(t.shape)) for t in (x, indices)))
-    )
-    x = mt.broadcast_to(x, [x.shape[at] if d == at else n for d, n in enumerate(shape)])
-    indices = mt.broadcast_to(indices, [indices.shape[at] if d == at else n for d, n in enumerate(shape)])
-    return mt.gather(x, at, mt.where(indices < 0, indices + x.shape[at], indices).to(_C.int64))
+    shape = list(broadcast_shapes(*(tuple(1 if d == at else n for d, n in enumerate(t.shape)) for t in (x, indices))))
+    x = _functions.broadcast_to(x, [x.shape[at] if d == at else n for d, n in enumerate(shape)])
+    indices = _functions.broadcast_to(indices, [indices.shape[at] if d == at else n for d, n in enumerate(shape)])
+    return gather(x, at, where(indices < 0, indices + x.shape[at], indices).to(_C.int64))

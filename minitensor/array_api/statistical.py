@@ -5,8 +5,8 @@ from __future__ import annotations
 import builtins
 from typing import Any
 
-import minitensor as mt
-from minitensor import _C
+from minitensor import _C, _functions
+from minitensor._functions import amax, amin, cat, full, logical_xor, sqrt
 from minitensor.array_api.manipulation import Axes, axes_of
 
 __all__ = ["all", "any", "cumulative_prod", "cumulative_sum", "diff", "max", "mean", "min", "prod", "std", "sum", "var"]
@@ -24,7 +24,7 @@ def _total_dtype(x: Any, dtype: Any) -> Any:
 def sum(x: Any, /, *, axis: Axes = None, dtype: Any = None, keepdims: bool = False) -> Any:
     """The sum."""
     dims, to = axes_of(axis, x.ndim), _total_dtype(x, dtype)
-    return mt.sum(x.to(to), dims, keepdim=keepdims, dtype=to) if dims else x.to(to)
+    return _functions.sum(x.to(to), dims, keepdim=keepdims, dtype=to) if dims else x.to(to)
 
 
 def prod(x: Any, /, *, axis: Axes = None, dtype: Any = None, keepdims: bool = False) -> Any:
@@ -32,14 +32,14 @@ def prod(x: Any, /, *, axis: Axes = None, dtype: Any = None, keepdims: bool = Fa
     to = _total_dtype(x, dtype)
     found = x.to(to)
     for d in sorted(axes_of(axis, x.ndim), reverse=True):
-        found = mt.prod(found, d, keepdim=keepdims, dtype=to)
+        found = _functions.prod(found, d, keepdim=keepdims, dtype=to)
     return found
 
 
 def mean(x: Any, /, *, axis: Axes = None, keepdims: bool = False) -> Any:
     """The mean."""
     dims = axes_of(axis, x.ndim)
-    return mt.mean(x, dims, keepdim=keepdims) if dims else x.clone()
+    return _functions.mean(x, dims, keepdim=keepdims) if dims else x.clone()
 
 
 def var(x: Any, /, *, axis: Axes = None, correction: float = 0.0, keepdims: bool = False) -> Any:
@@ -47,36 +47,36 @@ def var(x: Any, /, *, axis: Axes = None, correction: float = 0.0, keepdims: bool
     dims = axes_of(axis, x.ndim)
     if not dims:  # each element by itself
         return (x - x) / builtins.max(1.0 - correction, 0.0)
-    return mt.var(x, dims, correction=correction, keepdim=keepdims)
+    return _functions.var(x, dims, correction=correction, keepdim=keepdims)
 
 
 def std(x: Any, /, *, axis: Axes = None, correction: float = 0.0, keepdims: bool = False) -> Any:
     """The standard deviation."""
-    return mt.sqrt(var(x, axis=axis, correction=correction, keepdims=keepdims))
+    return sqrt(var(x, axis=axis, correction=correction, keepdims=keepdims))
 
 
 def max(x: Any, /, *, axis: Axes = None, keepdims: bool = False) -> Any:
     """The largest element."""
     dims = axes_of(axis, x.ndim)
-    return mt.amax(x, dims, keepdim=keepdims) if dims else x.clone()
+    return amax(x, dims, keepdim=keepdims) if dims else x.clone()
 
 
 def min(x: Any, /, *, axis: Axes = None, keepdims: bool = False) -> Any:
     """The smallest element."""
     dims = axes_of(axis, x.ndim)
-    return mt.amin(x, dims, keepdim=keepdims) if dims else x.clone()
+    return amin(x, dims, keepdim=keepdims) if dims else x.clone()
 
 
 def all(x: Any, /, *, axis: Axes = None, keepdims: bool = False) -> Any:
     """Whether every element is true."""
     dims, found = axes_of(axis, x.ndim), x != 0
-    return mt.all(found, dims, keepdim=keepdims) if dims else found
+    return _functions.all(found, dims, keepdim=keepdims) if dims else found
 
 
 def any(x: Any, /, *, axis: Axes = None, keepdims: bool = False) -> Any:
     """Whether some element is true."""
     dims, found = axes_of(axis, x.ndim), x != 0
-    return mt.any(found, dims, keepdim=keepdims) if dims else found
+    return _functions.any(found, dims, keepdim=keepdims) if dims else found
 
 
 def _cumulative(name: str, start: int, x: Any, axis: int | None, dtype: Any, include_initial: bool) -> Any:
@@ -85,11 +85,11 @@ def _cumulative(name: str, start: int, x: Any, axis: int | None, dtype: Any, inc
             raise ValueError("axis must be given for an array of several dimensions")
         axis = 0
     d, to = axes_of(axis, x.ndim)[0] if x.ndim else 0, _total_dtype(x, dtype)
-    found = getattr(mt, name)(x.to(to), d, dtype=to)
+    found = getattr(_functions, name)(x.to(to), d, dtype=to)
     if not include_initial:
         return found
     shape = [1 if i == d else n for i, n in enumerate(x.shape)]
-    return mt.cat([mt.full(shape, start, dtype=to), found], d)
+    return cat([full(shape, start, dtype=to), found], d)
 
 
 def cumulative_sum(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Any:
@@ -105,11 +105,11 @@ def cumulative_prod(x: Any, /, *, axis: int | None = None, dtype: Any = None, in
 def diff(x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None) -> Any:
     """The differences of neighbours, n times."""
     parts = [t for t in (prepend, x, append) if t is not None]
-    found = mt.cat(parts, axis) if len(parts) > 1 else x
+    found = cat(parts, axis) if len(parts) > 1 else x
     d = axes_of(axis, x.ndim)[0]
     for _ in range(n):
         size = found.shape[d]
         count = size - 1 if size else 0
         after, before = found.narrow(d, size - count, count), found.narrow(d, 0, count)
-        found = mt.logical_xor(after, before) if found.dtype == _C.bool else after - before
+        found = logical_xor(after, before) if found.dtype == _C.bool else after - before
     return found.clone() if n == 0 else found

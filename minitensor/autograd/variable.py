@@ -5,8 +5,8 @@ from __future__ import annotations
 import warnings
 from typing import Any, NoReturn
 
-import minitensor as mt
 from minitensor import _C
+from minitensor._functions import empty
 
 __all__ = ["Variable", "variable"]
 
@@ -28,7 +28,7 @@ class Variable(metaclass=_IsTensor):
             )
         if data is not None and not isinstance(data, _C.Tensor):
             raise TypeError(f"Variable data has to be a tensor, but got {type(data).__name__}")
-        made = mt.empty(0) if data is None else data.detach()
+        made = empty(0) if data is None else data.detach()
         return made.requires_grad_(requires_grad)
 
 

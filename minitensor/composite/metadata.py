@@ -6,9 +6,11 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-import minitensor as mt
 from minitensor import _C, _hooks
 from minitensor.composite.registry import composite
+from minitensor.creation import tensor
+from minitensor.ops.complex import view_as_complex, view_as_real
+from minitensor.storage import TypedStorage, UntypedStorage
 
 __all__: list[str] = []
 
@@ -108,7 +110,7 @@ def _rewrite(input: Any, function: Callable[..., Any], *others: Any) -> Any:
         raise RuntimeError("a function of Python can't be differentiated: call detach() first")
     columns = [input.reshape(-1).tolist(), *(t.expand(input.shape).reshape(-1).tolist() for t in others)]
     values = [function(*row) for row in zip(*columns, strict=True)]
-    return input.copy_(mt.tensor(values, dtype=input.dtype, device=input.device).reshape(tuple(input.shape)))
+    return input.copy_(tensor(values, dtype=input.dtype, device=input.device).reshape(tuple(input.shape)))
 
 
 @composite(function=False)
@@ -119,7 +121,9 @@ def fill_diagonal_(input: Any, fill_value: Any, wrap: bool = False) -> Tensor:
     sizes, strides = tuple(input.shape), input.stride()
     if input.ndim > 2 and len(set(sizes)) > 1:
         raise RuntimeError("all dimensions of input must be of equal length")
-    with mt.no_grad():
+    from minitensor.autograd import no_grad
+
+    with no_grad():
         step, count = sum(strides), min(sizes)
         input.as_strided((count,), (step,), input.storage_offset()).fill_(fill_value)
         if wrap and input.ndim == 2 and sizes[0] > sizes[1] + 1:
@@ -182,7 +186,7 @@ def is_inference(input: Any) -> bool:
 @composite(method=False)
 def is_storage(obj: Any) -> bool:
     """Whether obj is a storage."""
-    return isinstance(obj, (mt.UntypedStorage, mt.TypedStorage))
+    return isinstance(obj, (UntypedStorage, TypedStorage))
 
 
 @composite(method=False)
@@ -200,7 +204,7 @@ def from_file(
             if file.tell() < nbytes:
                 file.truncate(nbytes)
     mapped = np.memmap(filename, np.uint8, mode="r+" if shared else "c", shape=(nbytes,)).view(np.ndarray)
-    made = mt.from_numpy(mapped).view(dtype)
+    made = _C.from_numpy(mapped).view(dtype)
     return made.requires_grad_() if requires_grad else made
 
 
@@ -241,7 +245,7 @@ def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, req
         )
         view = memoryview(bytearray(view.cast("B")))
     raw = np.frombuffer(view, np.uint8, count * itemsize, offset)
-    made = mt.from_numpy(raw).view(dtype)
+    made = _C.from_numpy(raw).view(dtype)
     return made.requires_grad_() if requires_grad else made
 
 
@@ -254,10 +258,10 @@ def to_dlpack(tensor: Any) -> Any:
 @composite(method=False, out=True)
 def view_as_real_copy(input: Any) -> Tensor:
     """The real and imaginary parts in a last dimension, as a copy."""
-    return mt.view_as_real(input).clone()
+    return view_as_real(input).clone()
 
 
 @composite(method=False, out=True)
 def view_as_complex_copy(input: Any) -> Tensor:
     """The last dimension of two as complex numbers, as a copy."""
-    return mt.view_as_complex(input).clone()
+    return view_as_complex(input).clone()

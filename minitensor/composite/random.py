@@ -6,12 +6,20 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import minitensor as mt
 from minitensor import _C
 from minitensor.composite import random_torch as torch_
-from minitensor.composite.layout import made_like
+from minitensor.composite.complex import _complex
+from minitensor.composite.creation import empty_like
+from minitensor.composite.layout import made_like, preserve_format
+from minitensor.composite.order import searchsorted
 from minitensor.composite.registry import composite
+from minitensor.composite.shape import broadcast_shapes
 from minitensor.ops import random as _ops
+from minitensor.ops.elementwise import isfinite, minimum
+from minitensor.ops.pointwise import log1p
+from minitensor.ops.reduction import argmax
+from minitensor.ops.sort import topk
+from minitensor.random import default_generator
 
 __all__ = [
     "TINY",
@@ -51,7 +59,7 @@ def _placed(made: Any, requires_grad: bool, out: Any = None) -> Any:
 
 
 def _dtype_of(dtype: Any, out: Any, default: Any) -> Any:
-    if out is not None and not isinstance(out, mt.Tensor):
+    if out is not None and not isinstance(out, Tensor):
         raise TypeError(f"argument 'out' must be Tensor, not {type(out).__name__}")
     return dtype or (default if out is None else out.dtype)
 
@@ -61,7 +69,7 @@ def _uniform(size: Any, dtype: Any, device: Any, generator: Any) -> Any:
         return torch_.uniform(size, dtype, device, generator)
     if dtype is not None and dtype.is_complex:
         parts = [_draw(generator, _ops.uniform, size, dtype=dtype.to_real(), device=device) for _ in range(2)]
-        return mt.complex(*parts)
+        return _complex(*parts)
     return _draw(generator, _ops.uniform, size, dtype=dtype, device=device)
 
 
@@ -75,7 +83,7 @@ def normal_numbers(size: Any, dtype: Any, device: Any, generator: Any) -> Any:
             _draw(generator, _ops.normal, size, 0.0, math.sqrt(0.5), dtype=dtype.to_real(), device=device)
             for _ in range(2)
         ]
-        return mt.complex(*parts)
+        return _complex(*parts)
     return _draw(generator, _ops.normal, size, dtype=dtype, device=device)
 
 
@@ -168,7 +176,7 @@ def randn_like(
         return normal_numbers(size, dtype or input.dtype, device or input.device, generator)
 
     if _as_torch(generator, device or input.device):
-        made = mt.empty_like(input, dtype=dtype, device=device, memory_format=memory_format or mt.preserve_format)
+        made = empty_like(input, dtype=dtype, device=device, memory_format=memory_format or preserve_format)
         return _placed(torch_.normal_(made, 0.0, 1.0, generator), requires_grad)
     return _placed(made_like(input, memory_format, make), requires_grad)
 
@@ -218,7 +226,7 @@ def normal(
     elif std < 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {float(std)}")
     like = mean if isinstance(mean, Tensor) else std
-    shape = mt.broadcast_shapes(*(tuple(t.shape) for t in (mean, std) if isinstance(t, Tensor)))
+    shape = broadcast_shapes(*(tuple(t.shape) for t in (mean, std) if isinstance(t, Tensor)))
     if not isinstance(std, Tensor) and _as_torch(generator, like.device):
         made = torch_.normal(shape, 0.0, std, like.dtype, like.device, generator)
         return _placed(made + mean, False, out)
@@ -285,7 +293,7 @@ def multinomial(
         raise RuntimeError("cannot sample n_sample <= 0 samples")
     if not replacement and num_samples > categories:
         raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
-    if input.numel() and not bool((mt.isfinite(input) & (input >= 0)).all()):
+    if input.numel() and not bool((isfinite(input) & (input >= 0)).all()):
         raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
     weights = input.detach().to(_C.float64 if input.dtype is _C.float64 else _C.float32)
     nonzero = (weights > 0).sum(-1)
@@ -300,30 +308,30 @@ def multinomial(
     elif replacement:
         sums = weights.cumsum(-1)
         u = _draw(generator, _ops.uniform, (*sums.shape[:-1], num_samples), dtype=sums.dtype, device=sums.device)
-        chosen = mt.searchsorted(sums, u * sums[..., -1:], right=True)
-        last = categories - 1 - mt.argmax((weights > 0).flip(-1).to(_C.uint8), -1, True)
-        made = mt.minimum(chosen, last)
+        chosen = searchsorted(sums, u * sums[..., -1:], right=True)
+        last = categories - 1 - argmax((weights > 0).flip(-1).to(_C.uint8), -1, True)
+        made = minimum(chosen, last)
     else:
         race = exponential_numbers(tuple(weights.shape), 1.0, weights.dtype, weights.device, generator)
-        made = mt.topk(weights / race, num_samples, -1)[1]
+        made = topk(weights / race, num_samples, -1)[1]
     return _placed(made, False, out)
 
 
 def exponential_numbers(size: Any, rate: float, dtype: Any, device: Any, generator: Any) -> Any:
     """Numbers of the exponential distribution, above zero."""
     u = _draw(generator, _ops.uniform, size, dtype=dtype, device=device).clamp(min=TINY)
-    return mt.log1p(-u) * (-1 / rate)
+    return log1p(-u) * (-1 / rate)
 
 
 def _by_numpy(name: str, generator: Any, size: Any, *parameters: Any) -> Any:
     """Samples by NumPy's methods, of a Philox stream at this op's place in the generator's."""
     import numpy as np
 
-    seed, offset = (mt.default_generator if generator is None else generator)._reserve()
+    seed, offset = (default_generator if generator is None else generator)._reserve()
     bits = np.random.Philox(key=seed, counter=offset << 64)
     arrays = [(p.detach().double() if p.is_floating_point() else p.detach()).cpu().numpy() for p in parameters]
     drawn = getattr(np.random.Generator(bits), name)(*arrays, size=tuple(size))
-    return mt.from_numpy(np.asarray(drawn))
+    return _C.from_numpy(np.asarray(drawn))
 
 
 @composite(method=False)
@@ -345,7 +353,7 @@ def binomial(count: Any, prob: Any, generator: Any = None) -> Tensor:
         raise ValueError("binomial only supports floating-point dtypes for count and prob")
     if _as_torch(generator, count.device):
         return torch_.binomial(count, prob, generator)
-    shape = mt.broadcast_shapes(tuple(count.shape), tuple(prob.shape))
+    shape = broadcast_shapes(tuple(count.shape), tuple(prob.shape))
     drawn = _by_numpy("binomial", generator, shape, count.to(_C.int64).clamp(min=0), prob)
     return drawn.to(count)
 

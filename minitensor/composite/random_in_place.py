@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import minitensor as mt
 from minitensor import _C
 from minitensor.composite import random_torch as torch_
 from minitensor.composite.random import (
@@ -18,6 +17,9 @@ from minitensor.composite.random import (
 )
 from minitensor.composite.registry import composite
 from minitensor.ops import random as _ops
+from minitensor.ops.complex import view_as_real
+from minitensor.ops.elementwise import ceil, exp
+from minitensor.ops.pointwise import log1p, tan
 
 __all__: list[str] = []
 
@@ -44,7 +46,7 @@ def uniform_(self: Any, from_: float = 0.0, to: float = 1.0, *, generator: Any =
     if _as_torch(generator, self.device):
         return torch_.uniform_(self, float(low), float(to), generator)
     if self.is_complex():
-        _fill(mt.view_as_real(self), generator, _ops.uniform, float(low), float(to))
+        _fill(view_as_real(self), generator, _ops.uniform, float(low), float(to))
         return self
     return _fill(self, generator, _ops.uniform, float(low), float(to))
 
@@ -96,7 +98,7 @@ def cauchy_(self: Any, median: float = 0.0, sigma: float = 1.0, *, generator: An
         return torch_.fill(self, generator, _ops.torch_cauchy, float(median), float(sigma))
     u = _draw(generator, _ops.uniform, tuple(self.shape), dtype=_work_dtype(self), device=self.device)
     u = u.clamp(min=TINY)
-    return self.copy_(mt.tan((u - 0.5) * math.pi) * sigma + median)
+    return self.copy_(tan((u - 0.5) * math.pi) * sigma + median)
 
 
 @composite(function=False)
@@ -110,7 +112,7 @@ def log_normal_(self: Any, mean: float = 1.0, std: float = 2.0, *, generator: An
     made = _draw(
         generator, _ops.normal, tuple(self.shape), float(mean), float(std), dtype=_work_dtype(self), device=self.device
     )
-    return self.copy_(mt.exp(made))
+    return self.copy_(exp(made))
 
 
 @composite(function=False)
@@ -123,7 +125,7 @@ def geometric_(self: Any, p: float, *, generator: Any = None) -> Tensor:
     if _as_torch(generator, self.device):
         return torch_.fill(self, generator, _ops.torch_geometric, float(p))
     u = _draw(generator, _ops.uniform, tuple(self.shape), dtype=_C.float64, device=self.device).clamp(min=TINY)
-    return self.copy_(mt.ceil(mt.log1p(-u) / math.log1p(-p)))
+    return self.copy_(ceil(log1p(-u) / math.log1p(-p)))
 
 
 @composite(function=False)

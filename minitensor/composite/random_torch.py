@@ -11,10 +11,15 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import minitensor as mt
 from minitensor import _C
 from minitensor._warning import users_level
+from minitensor.composite.creation import empty_like
+from minitensor.composite.shape import broadcast_tensors
+from minitensor.dtypes import finfo
 from minitensor.ops import random as _ops
+from minitensor.ops.complex import view_as_complex, view_as_real
+from minitensor.ops.reduction import argmax
+from minitensor.ops.sort import topk
 
 __all__ = [
     "as_torch",
@@ -77,18 +82,18 @@ def complex_parts(size: Any, dtype: Any, draw: Callable[[Any, Any], Any]) -> Any
     """Numbers of a dtype; complex ones are drawn as pairs of real ones."""
     if dtype is None or not dtype.is_complex:
         return draw(tuple(size), dtype)
-    return mt.view_as_complex(draw((*size, 2), dtype.to_real()))
+    return view_as_complex(draw((*size, 2), dtype.to_real()))
 
 
 def uniform_(self: Any, low: float, high: float, generator: Any) -> Any:
     """Fill with uniform numbers in [low, high)."""
-    fill(mt.view_as_real(self) if self.is_complex() else self, generator, _ops.torch_uniform, low, high)
+    fill(view_as_real(self) if self.is_complex() else self, generator, _ops.torch_uniform, low, high)
     return self
 
 
 def normal_(self: Any, mean: float, std: float, generator: Any) -> Any:
     """Fill with normally distributed numbers."""
-    real, scale = (mt.view_as_real(self), std / math.sqrt(2)) if self.is_complex() else (self, std)
+    real, scale = (view_as_real(self), std / math.sqrt(2)) if self.is_complex() else (self, std)
     fill(real, generator, _ops.torch_normal, float(mean), float(scale), not real.is_contiguous())
     return self
 
@@ -124,7 +129,7 @@ def noise_like(input: Any, keep: float, channels: bool) -> Any:
     if channels:
         shape = (*input.shape[:2], *(1 for _ in input.shape[2:]))
         return _draw(None, _ops.torch_bernoulli, shape, float(keep), dtype=input.dtype, device=input.device)
-    return fill(mt.empty_like(input), None, _ops.torch_bernoulli, float(keep))
+    return fill(empty_like(input), None, _ops.torch_bernoulli, float(keep))
 
 
 # ---- integers
@@ -162,7 +167,7 @@ def integer_bounds(dtype: Any, low: int, high: int) -> tuple[int, int]:
                 "random_ expects 'from' casted to dtype to be less than 'to' casted to dtype, but got "
                 f"from={low} >= to={high}"
             )
-        least, top = int(mt.finfo(dtype).min), int(mt.finfo(dtype).max)
+        least, top = int(finfo(dtype).min), int(finfo(dtype).max)
     for name, bound in (("from", low), ("to - 1", high - 1)):
         if not least <= bound <= top:
             raise RuntimeError(f"{name} is out of bounds for {dtype}")
@@ -205,10 +210,10 @@ def multinomial(weights: Any, num_samples: int, replacement: bool, generator: An
     """Indices into each row of weights; without replacement, and of one sample, by the exponential race."""
     if replacement and num_samples > 1:
         return _draw(generator, _ops.torch_multinomial, weights, num_samples)
-    race = weights / fill(mt.empty_like(weights), generator, _ops.torch_exponential, 1.0)
+    race = weights / fill(empty_like(weights), generator, _ops.torch_exponential, 1.0)
     if num_samples == 1:
-        return mt.argmax(race, -1, True)
-    return mt.topk(race, num_samples, -1)[1]
+        return argmax(race, -1, True)
+    return topk(race, num_samples, -1)[1]
 
 
 def poisson(input: Any, generator: Any) -> Any:
@@ -218,5 +223,5 @@ def poisson(input: Any, generator: Any) -> Any:
 
 def binomial(count: Any, prob: Any, generator: Any) -> Any:
     """How many of `count` trials of probability `prob` succeed."""
-    count, prob = mt.broadcast_tensors(count.detach(), prob.detach())
+    count, prob = broadcast_tensors(count.detach(), prob.detach())
     return _draw(generator, _ops.torch_binomial, count.contiguous(), prob.contiguous())

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import minitensor as mt
+from minitensor._C import Tensor
+from minitensor._functions import cat
 from minitensor.distributed.exchange import number_of
 from minitensor.ops.collective import GROUPS
 from minitensor.ops.row import ROWS
@@ -30,7 +31,7 @@ __all__ = [
     "wait_tensor",
 ]
 
-AsyncCollectiveTensor = mt.Tensor
+AsyncCollectiveTensor = Tensor
 
 _OPS = {"sum": 0, "avg": 0, "product": 2, "min": 3, "max": 4, "band": 5, "bor": 6, "bxor": 7}
 
@@ -83,7 +84,7 @@ def all_gather_tensor(self: Any, gather_dim: int, group: Any = None, tag: str = 
     joined = _call("_all_gather", self, number)
     if not dim:
         return joined
-    return mt.cat(joined.chunk(len(GROUPS[number].ranks)), dim)
+    return cat(joined.chunk(len(GROUPS[number].ranks)), dim)
 
 
 all_gather_single = all_gather_tensor_autograd = all_gather_tensor
@@ -99,7 +100,7 @@ def reduce_scatter_tensor(self: Any, reduceOp: str, scatter_dim: int, group: Any
     size = len(GROUPS[number].ranks)
     if self.shape[dim] % size:
         raise ValueError(f"input dimension {dim} ({self.shape[dim]}) must be a multiple of group_size {size}")
-    given = self if not dim else mt.cat(self.chunk(size, dim))
+    given = self if not dim else cat(self.chunk(size, dim))
     return _mean(_call("_reduce_scatter", given, _reduction(reduceOp, self), number), reduceOp, number)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import minitensor as mt
 from minitensor import _C
+from minitensor._functions import cat
+from minitensor.autograd import no_grad
 from minitensor.distributed.collectives import broadcast
 from minitensor.distributed.exchange import number_of
 from minitensor.ops.row import ROWS
@@ -40,8 +41,8 @@ def _broadcast(tensors: list[Any], group: Any, source: int) -> None:
     if len(tensors) == 1 and tensors[0].is_contiguous() and not recorded:
         broadcast(tensors[0], group=group, group_src=source)
         return
-    with mt.no_grad():
-        flat = mt.cat([tensor.reshape(-1) for tensor in tensors])
+    with no_grad():
+        flat = cat([tensor.reshape(-1) for tensor in tensors])
         if recorded:
             flat = ROWS["_collective_broadcast"].call(flat, source, number_of(group))
         else:

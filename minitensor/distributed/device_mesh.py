@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import minitensor as mt
+from minitensor._C import Tensor, int32
+from minitensor._functions import arange, tensor
 from minitensor.distributed.process_group import ProcessGroup
 from minitensor.distributed.world import (
     GroupMember,
@@ -37,7 +38,7 @@ class DeviceMesh:
         if _groups is None and not is_initialized():
             init_process_group()
         self.device_type = device_type
-        self.mesh = mesh if isinstance(mesh, mt.Tensor) else mt.tensor(mesh, dtype=mt.int32)
+        self.mesh = mesh if isinstance(mesh, Tensor) else tensor(mesh, dtype=int32)
         self.mesh_dim_names = None if mesh_dim_names is None else tuple(mesh_dim_names)
         if self.mesh_dim_names is not None and len(self.mesh_dim_names) != self.mesh.dim():
             raise RuntimeError(f"the mesh has {self.mesh.dim()} dimensions, and names for {len(self.mesh_dim_names)}")
@@ -158,5 +159,5 @@ def init_device_mesh(
         raise RuntimeError(
             f"a mesh of shape {tuple(mesh_shape)} has {math.prod(mesh_shape)} places for {get_world_size()} ranks"
         )
-    ranks = mt.arange(math.prod(mesh_shape), dtype=mt.int32).view(tuple(mesh_shape))
+    ranks = arange(math.prod(mesh_shape), dtype=int32).view(tuple(mesh_shape))
     return DeviceMesh(device_type, ranks, mesh_dim_names=mesh_dim_names)

@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-import minitensor as mt
+from minitensor import nn
+from minitensor._C import dtype
 
 __all__ = [
     "CPUOffloadPolicy",
@@ -20,10 +21,10 @@ __all__ = [
 ]
 
 
-class FullyShardedDataParallel(mt.nn.Module):
+class FullyShardedDataParallel(nn.Module):
     """A module with split parameters; there are none. To make one is a NotImplementedError."""
 
-    def __init__(self, module: mt.nn.Module, *options: Any, **named: Any) -> None:
+    def __init__(self, module: nn.Module, *options: Any, **named: Any) -> None:
         super().__init__()
         raise NotImplementedError(
             "FullyShardedDataParallel: parameters are not split over ranks; DistributedDataParallel keeps them whole"
@@ -42,9 +43,9 @@ class FSDPModule:
 class MixedPrecisionPolicy:
     """In which dtypes a split module would compute."""
 
-    param_dtype: mt.dtype | None = None
-    reduce_dtype: mt.dtype | None = None
-    output_dtype: mt.dtype | None = None
+    param_dtype: dtype | None = None
+    reduce_dtype: dtype | None = None
+    output_dtype: dtype | None = None
     cast_forward_inputs: bool = True
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pickle
 from typing import Any
 
-import minitensor as mt
+from minitensor import _functions
+from minitensor._C import int64, uint8
+from minitensor._functions import cat, empty, frombuffer, zeros
 from minitensor.distributed.collectives import all_gather, broadcast, gather, root_of, scatter
 from minitensor.distributed.messages import recv, send
 from minitensor.distributed.world import chosen, not_in_group
@@ -21,7 +23,7 @@ __all__ = [
 
 
 def _packed(value: Any) -> Any:
-    return mt.frombuffer(bytearray(pickle.dumps(value, protocol=5)), dtype=mt.uint8)
+    return frombuffer(bytearray(pickle.dumps(value, protocol=5)), dtype=uint8)
 
 
 def _unpacked(tensor: Any) -> Any:
@@ -29,8 +31,8 @@ def _unpacked(tensor: Any) -> Any:
 
 
 def _sizes(size: int, group: Any) -> list[int]:
-    own = mt.tensor([size], dtype=mt.int64)
-    found = [mt.empty(1, dtype=mt.int64) for _ in range(chosen(group).size())]
+    own = _functions.tensor([size], dtype=int64)
+    found = [empty(1, dtype=int64) for _ in range(chosen(group).size())]
     all_gather(found, own, group)
     return [int(one.item()) for one in found]
 
@@ -40,7 +42,7 @@ def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> No
     if not_in_group(group, "all_gather_object"):
         return
     data = _packed(obj)
-    parts = [mt.empty(size, dtype=mt.uint8) for size in _sizes(data.numel(), group)]
+    parts = [empty(size, dtype=uint8) for size in _sizes(data.numel(), group)]
     if len(object_list) < len(parts):
         raise ValueError(f"all_gather_object: the list has {len(object_list)} places for {len(parts)} ranks")
     all_gather(parts, data, group)
@@ -67,13 +69,13 @@ def gather_object(
     data = _packed(obj)
     sizes = _sizes(data.numel(), group)
     # Of one length, as `gather` has them.
-    longest = mt.zeros(max(sizes), dtype=mt.uint8)
+    longest = zeros(max(sizes), dtype=uint8)
     longest[: data.numel()] = data
     if given.rank() != root:
         gather(longest, None, group=given, group_dst=root)
         return
     assert object_gather_list is not None
-    parts = [mt.empty(max(sizes), dtype=mt.uint8) for _ in sizes]
+    parts = [empty(max(sizes), dtype=uint8) for _ in sizes]
     gather(longest, parts, group=given, group_dst=root)
     for i, (part, size) in enumerate(zip(parts, sizes, strict=True)):
         object_gather_list[i] = _unpacked(part[:size])
@@ -93,11 +95,11 @@ def broadcast_object_list(
     root = root_of(given, src, group_src, default=0)
     if given.rank() == root:
         data = [_packed(one) for one in object_list]
-        sizes = mt.tensor([one.numel() for one in data], dtype=mt.int64)
+        sizes = _functions.tensor([one.numel() for one in data], dtype=int64)
     else:
-        data, sizes = [], mt.empty(len(object_list), dtype=mt.int64)
+        data, sizes = [], empty(len(object_list), dtype=int64)
     broadcast(sizes, group=given, group_src=root)
-    joined = mt.cat(data) if data else mt.empty(int(sizes.sum().item()), dtype=mt.uint8)
+    joined = cat(data) if data else empty(int(sizes.sum().item()), dtype=uint8)
     broadcast(joined, group=given, group_src=root)
     if given.rank() == root:
         return
@@ -119,22 +121,22 @@ def scatter_object_list(
     root = root_of(given, src, group_src, default=0)
     if not isinstance(scatter_object_output_list, list) or len(scatter_object_output_list) < 1:
         raise ValueError("Expected argument scatter_object_output_list to be a list of size at least 1.")
-    size = mt.empty(1, dtype=mt.int64)
+    size = empty(1, dtype=int64)
     if given.rank() != root:
         scatter(size, group=given, group_src=root)
-        longest = mt.empty(1, dtype=mt.int64)
+        longest = empty(1, dtype=int64)
         broadcast(longest, group=given, group_src=root)
-        data = mt.empty(int(longest.item()), dtype=mt.uint8)
+        data = empty(int(longest.item()), dtype=uint8)
         scatter(data, group=given, group_src=root)
     else:
         if scatter_object_input_list is None or len(scatter_object_input_list) != given.size():
             raise ValueError(f"scatter_object_input_list: expected an object for each of {given.size()} ranks")
         packed = [_packed(one) for one in scatter_object_input_list]
-        scatter(size, [mt.tensor([one.numel()]) for one in packed], group=given, group_src=root)
+        scatter(size, [_functions.tensor([one.numel()]) for one in packed], group=given, group_src=root)
         most = max(one.numel() for one in packed)
-        broadcast(mt.tensor([most]), group=given, group_src=root)
-        data = mt.empty(most, dtype=mt.uint8)
-        padded = [mt.cat([one, mt.zeros(most - one.numel(), dtype=mt.uint8)]) for one in packed]
+        broadcast(_functions.tensor([most]), group=given, group_src=root)
+        data = empty(most, dtype=uint8)
+        padded = [cat([one, zeros(most - one.numel(), dtype=uint8)]) for one in packed]
         scatter(data, padded, group=given, group_src=root)
     scatter_object_output_list[0] = _unpacked(data[: int(size.item())])
 
@@ -151,8 +153,8 @@ def send_object_list(
     if not_in_group(group, "send_object_list"):
         return
     data = [_packed(one) for one in object_list]
-    send(mt.tensor([one.numel() for one in data], dtype=mt.int64), dst, group, group_dst=group_dst)
-    send(mt.cat(data) if data else mt.empty(0, dtype=mt.uint8), dst, group, group_dst=group_dst)
+    send(_functions.tensor([one.numel() for one in data], dtype=int64), dst, group, group_dst=group_dst)
+    send(cat(data) if data else empty(0, dtype=uint8), dst, group, group_dst=group_dst)
 
 
 def recv_object_list(
@@ -166,9 +168,9 @@ def recv_object_list(
     """Receive as many objects as the list has places; return the rank that they came from."""
     if not_in_group(group, "recv_object_list"):
         return -1
-    sizes = mt.empty(len(object_list), dtype=mt.int64)
+    sizes = empty(len(object_list), dtype=int64)
     source = recv(sizes, src, group, group_src=group_src)
-    data = mt.empty(int(sizes.sum().item()), dtype=mt.uint8)
+    data = empty(int(sizes.sum().item()), dtype=uint8)
     recv(data, source, group)
     for i, part in enumerate(data.split(sizes.tolist())):
         object_list[i] = _unpacked(part)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from typing import Any
 
-import minitensor as mt
+from minitensor import _C
 
 __all__ = ["RedOpType", "ReduceOp", "checked_op", "reduce_op", "supports_complex"]
 
@@ -109,7 +109,7 @@ def checked_op(op: Any, dtype: Any, name: str) -> RedOpType:
 
 
 _NO_SUMS = {
-    getattr(mt, name)
-    for name in dir(mt)
-    if name.startswith(("float8_", "float4_", "bits", "qint", "quint")) and isinstance(getattr(mt, name), mt.dtype)
+    getattr(_C, name)
+    for name in dir(_C)
+    if name.startswith(("float8_", "float4_", "bits", "qint", "quint")) and isinstance(getattr(_C, name), _C.dtype)
 }

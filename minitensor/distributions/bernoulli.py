@@ -9,10 +9,13 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
-import minitensor as mt
+from minitensor import special
+from minitensor._functions import arange, bernoulli, exp, log1p, rand, sqrt, where, zeros_like
+from minitensor.autograd import no_grad
 from minitensor.distributions import constraints
 from minitensor.distributions.distribution import Distribution, ExponentialFamily
 from minitensor.distributions.parameters import ProbsOrLogits, broadcast_all, clamp_probs, probs_to_logits
+from minitensor.dtypes import finfo
 from minitensor.nn.functional import binary_cross_entropy_with_logits, logsigmoid
 
 __all__ = ["Bernoulli", "ContinuousBernoulli", "Geometric"]
@@ -45,7 +48,7 @@ class Bernoulli(ProbsOrLogits, ExponentialFamily):
     @property
     def mode(self) -> Any:
         """The likelier value; NaN for 1/2."""
-        return mt.where(self.probs == 0.5, math.nan, (self.probs > 0.5).to(self.probs.dtype))
+        return where(self.probs == 0.5, math.nan, (self.probs > 0.5).to(self.probs.dtype))
 
     @property
     def variance(self) -> Any:
@@ -54,8 +57,8 @@ class Bernoulli(ProbsOrLogits, ExponentialFamily):
 
     def sample(self, sample_shape: Any = ()) -> Any:
         """Zeros and ones in the parameter's dtype."""
-        with mt.no_grad():
-            return mt.bernoulli(self.probs.expand(self._extended_shape(sample_shape)))
+        with no_grad():
+            return bernoulli(self.probs.expand(self._extended_shape(sample_shape)))
 
     def log_prob(self, value: Any) -> Any:
         """x log p + (1 - x) log(1 - p), by the log odds."""
@@ -76,12 +79,12 @@ class Bernoulli(ProbsOrLogits, ExponentialFamily):
         return (self.logits,)
 
     def _log_normalizer(self, x: Any) -> Any:
-        return mt.log1p(mt.exp(x))
+        return log1p(exp(x))
 
 
 def _numbered(count: int, dtype: Any, device: Any, batch_shape: Any, expand: bool) -> Any:
     """0 to count - 1 in a first dimension before those of a batch."""
-    values = mt.arange(count, dtype=dtype, device=device).reshape(count, *(1,) * len(batch_shape))
+    values = arange(count, dtype=dtype, device=device).reshape(count, *(1,) * len(batch_shape))
     return values.expand(count, *batch_shape) if expand else values
 
 
@@ -111,7 +114,7 @@ class Geometric(ProbsOrLogits, Distribution):
     @property
     def mode(self) -> Any:
         """0."""
-        return mt.zeros_like(self.probs)
+        return zeros_like(self.probs)
 
     @property
     def variance(self) -> Any:
@@ -121,16 +124,16 @@ class Geometric(ProbsOrLogits, Distribution):
     def sample(self, sample_shape: Any = ()) -> Any:
         """floor(log u / log(1 - p))."""
         shape = self._extended_shape(sample_shape)
-        with mt.no_grad():
-            u = mt.rand(tuple(shape), dtype=self.probs.dtype, device=self.probs.device)
-            return (u.clamp(min=mt.finfo(u.dtype).tiny).log() / (-self.probs).log1p()).floor()
+        with no_grad():
+            u = rand(tuple(shape), dtype=self.probs.dtype, device=self.probs.device)
+            return (u.clamp(min=finfo(u.dtype).tiny).log() / (-self.probs).log1p()).floor()
 
     def log_prob(self, value: Any) -> Any:
         """x log(1 - p) + log p."""
         if self._validate_args:
             self._validate_sample(value)
         value, probs = broadcast_all(value, self.probs)
-        return mt.special.xlog1py(value, -probs) + probs.log()
+        return special.xlog1py(value, -probs) + probs.log()
 
     def entropy(self) -> Any:
         """That of one trial over p."""
@@ -166,37 +169,37 @@ class ContinuousBernoulli(ProbsOrLogits, ExponentialFamily):
     def _stable(self, probs: Any) -> tuple[Any, Any, Any]:
         """Where the closed forms hold, p there (elsewhere a number that is harmless), and p - 1/2."""
         stable = (probs <= self._lims[0]) | (probs > self._lims[1])
-        return stable, mt.where(stable, probs, self._lims[0]), probs - 0.5
+        return stable, where(stable, probs, self._lims[0]), probs - 0.5
 
     def _log_norm(self) -> Any:
         """log of 2 atanh(1 - 2p) / (1 - 2p)."""
         stable, p, x = self._stable(clamp_probs(self.probs))
-        closed = (mt.log1p(-p) - p.log()).abs().log() - (1 - 2 * p).abs().log()
-        return mt.where(stable, closed, math.log(2.0) + (4.0 / 3.0 + 104.0 / 45.0 * x * x) * x * x)
+        closed = (log1p(-p) - p.log()).abs().log() - (1 - 2 * p).abs().log()
+        return where(stable, closed, math.log(2.0) + (4.0 / 3.0 + 104.0 / 45.0 * x * x) * x * x)
 
     @property
     def mean(self) -> Any:
         """p / (2p - 1) + 1 / (2 atanh(1 - 2p))."""
         stable, p, x = self._stable(self.probs)
-        closed = p / (2.0 * p - 1.0) + 1.0 / (mt.log1p(-p) - p.log())
-        return mt.where(stable, closed, 0.5 + (1.0 / 3.0 + 16.0 / 45.0 * x * x) * x)
+        closed = p / (2.0 * p - 1.0) + 1.0 / (log1p(-p) - p.log())
+        return where(stable, closed, 0.5 + (1.0 / 3.0 + 16.0 / 45.0 * x * x) * x)
 
     @property
     def stddev(self) -> Any:
         """The square root of the variance."""
-        return mt.sqrt(self.variance)
+        return sqrt(self.variance)
 
     @property
     def variance(self) -> Any:
         """p (p - 1) / (1 - 2p)^2 + 1 / (2 atanh(1 - 2p))^2."""
         stable, p, x = self._stable(self.probs)
-        closed = p * (p - 1.0) / (1.0 - 2.0 * p).square() + 1.0 / (mt.log1p(-p) - p.log()).square()
-        return mt.where(stable, closed, 1.0 / 12.0 - (1.0 / 15.0 - 128.0 / 945.0 * x * x) * x * x)
+        closed = p * (p - 1.0) / (1.0 - 2.0 * p).square() + 1.0 / (log1p(-p) - p.log()).square()
+        return where(stable, closed, 1.0 / 12.0 - (1.0 / 15.0 - 128.0 / 945.0 * x * x) * x * x)
 
     def rsample(self, sample_shape: Any = ()) -> Any:
         """The quantile of a uniform sample."""
         shape = self._extended_shape(sample_shape)
-        return self.icdf(mt.rand(tuple(shape), dtype=self.probs.dtype, device=self.probs.device))
+        return self.icdf(rand(tuple(shape), dtype=self.probs.dtype, device=self.probs.device))
 
     def log_prob(self, value: Any) -> Any:
         """Bernoulli's, and the logarithm of the norm."""
@@ -211,18 +214,18 @@ class ContinuousBernoulli(ProbsOrLogits, ExponentialFamily):
             self._validate_sample(value)
         stable, p, _ = self._stable(self.probs)
         closed = (p**value * (1.0 - p) ** (1.0 - value) + p - 1.0) / (2.0 * p - 1.0)
-        inside = mt.where(stable, closed, value)
-        return mt.where(value <= 0.0, 0.0, mt.where(value >= 1.0, 1.0, inside))
+        inside = where(stable, closed, value)
+        return where(value <= 0.0, 0.0, where(value >= 1.0, 1.0, inside))
 
     def icdf(self, value: Any) -> Any:
         """The quantile; p itself near p = 1/2."""
         stable, p, _ = self._stable(self.probs)
-        closed = (mt.log1p(-p + value * (2.0 * p - 1.0)) - mt.log1p(-p)) / (p.log() - mt.log1p(-p))
-        return mt.where(stable, closed, value)
+        closed = (log1p(-p + value * (2.0 * p - 1.0)) - log1p(-p)) / (p.log() - log1p(-p))
+        return where(stable, closed, value)
 
     def entropy(self) -> Any:
         """-log norm - log(1 - p) - mean logit(p)."""
-        return -self.mean * probs_to_logits(self.probs, True) - self._log_norm() - mt.log1p(-self.probs)
+        return -self.mean * probs_to_logits(self.probs, True) - self._log_norm() - log1p(-self.probs)
 
     @property
     def _natural_params(self) -> tuple[Any, ...]:
@@ -231,9 +234,9 @@ class ContinuousBernoulli(ProbsOrLogits, ExponentialFamily):
     def _log_normalizer(self, x: Any) -> Any:
         """log((e^x - 1) / x)."""
         stable = (x <= self._lims[0] - 0.5) | (x > self._lims[1] - 0.5)
-        away = mt.where(stable, x, self._lims[0] - 0.5)
+        away = where(stable, x, self._lims[0] - 0.5)
         closed = away.expm1().abs().log() - away.abs().log()
-        return mt.where(stable, closed, 0.5 * x + x.square() / 24.0 - x.pow(4) / 2880.0)
+        return where(stable, closed, 0.5 * x + x.square() / 24.0 - x.pow(4) / 2880.0)
 
 
 def log_failure(logits: Any) -> Any:

@@ -11,7 +11,9 @@ import math
 from numbers import Number
 from typing import Any, ClassVar
 
-import minitensor as mt
+from minitensor import special
+from minitensor._C import Size
+from minitensor._functions import arange, digamma, lgamma, log, ones_like, stack, tensor, where, xlogy, zeros_like
 from minitensor.composite.random import sample_dirichlet
 from minitensor.distributions import constraints
 from minitensor.distributions.compound import TransformedDistribution
@@ -37,7 +39,7 @@ class Dirichlet(ExponentialFamily):
             raise ValueError("`concentration` parameter must be at least one-dimensional.")
         self.concentration = concentration
         shape = concentration.shape
-        super().__init__(mt.Size(shape[:-1]), mt.Size(shape[-1:]), validate_args=validate_args)
+        super().__init__(Size(shape[:-1]), Size(shape[-1:]), validate_args=validate_args)
 
     @property
     def mean(self) -> Any:
@@ -48,8 +50,8 @@ class Dirichlet(ExponentialFamily):
     def mode(self) -> Any:
         """(a - 1) over the sum of these, none below 0. Where all a are below 1 no corner has a limit: the first."""
         above = (self.concentration - 1).clamp(min=0.0)
-        corner = (mt.arange(above.shape[-1], device=above.device) == 0).to(above.dtype)
-        return mt.where((self.concentration < 1).all(-1, True), corner, above / above.sum(-1, True))
+        corner = (arange(above.shape[-1], device=above.device) == 0).to(above.dtype)
+        return where((self.concentration < 1).all(-1, True), corner, above / above.sum(-1, True))
 
     @property
     def variance(self) -> Any:
@@ -66,14 +68,14 @@ class Dirichlet(ExponentialFamily):
         if self._validate_args:
             self._validate_sample(value)
         a = self.concentration
-        return mt.xlogy(a - 1.0, value).sum(-1) + mt.lgamma(a.sum(-1)) - mt.lgamma(a).sum(-1)
+        return xlogy(a - 1.0, value).sum(-1) + lgamma(a.sum(-1)) - lgamma(a).sum(-1)
 
     def entropy(self) -> Any:
         """log B(a) + (s - k) digamma(s) - sum of (a - 1) digamma(a)."""
         a, s = self.concentration, self.concentration.sum(-1)
         return (
-            mt.lgamma(a).sum(-1) - mt.lgamma(s) + (s - a.shape[-1]) * mt.digamma(s)
-            - ((a - 1.0) * mt.digamma(a)).sum(-1)
+            lgamma(a).sum(-1) - lgamma(s) + (s - a.shape[-1]) * digamma(s)
+            - ((a - 1.0) * digamma(a)).sum(-1)
         )  # fmt: skip
 
     @property
@@ -81,7 +83,7 @@ class Dirichlet(ExponentialFamily):
         return (self.concentration,)
 
     def _log_normalizer(self, x: Any) -> Any:
-        return mt.lgamma(x).sum(-1) - mt.lgamma(x.sum(-1))
+        return lgamma(x).sum(-1) - lgamma(x.sum(-1))
 
 
 class Beta(ExponentialFamily):
@@ -97,16 +99,16 @@ class Beta(ExponentialFamily):
     def __init__(self, concentration1: Any, concentration0: Any, validate_args: bool | None = None) -> None:
         """`concentration1`: alpha; `concentration0`: beta. Numbers or tensors, broadcast."""
         if isinstance(concentration1, Number) and isinstance(concentration0, Number):
-            both = mt.tensor([float(concentration1), float(concentration0)])  # type: ignore[arg-type]
+            both = tensor([float(concentration1), float(concentration0)])  # type: ignore[arg-type]
         else:
-            both = mt.stack(broadcast_all(concentration1, concentration0), -1)
+            both = stack(broadcast_all(concentration1, concentration0), -1)
         self._dirichlet = Dirichlet(both, validate_args=validate_args)
         super().__init__(self._dirichlet.batch_shape, validate_args=validate_args)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
         """With Dirichlet's, expanded."""
         new = self._get_checked_instance(Beta, _instance)
-        batch_shape = mt.Size(batch_shape)
+        batch_shape = Size(batch_shape)
         new._dirichlet = self._dirichlet.expand(batch_shape)
         ExponentialFamily.__init__(new, batch_shape, validate_args=False)
         new._validate_args = self._validate_args
@@ -146,8 +148,8 @@ class Beta(ExponentialFamily):
         if self._validate_args:
             self._validate_sample(value)
         a, b = self.concentration1, self.concentration0
-        log_beta = mt.lgamma(a) + mt.lgamma(b) - mt.lgamma(a + b)
-        return mt.xlogy(a - 1, value) + mt.special.xlog1py(b - 1, -value) - log_beta
+        log_beta = lgamma(a) + lgamma(b) - lgamma(a + b)
+        return xlogy(a - 1, value) + special.xlog1py(b - 1, -value) - log_beta
 
     def entropy(self) -> Any:
         """Dirichlet's."""
@@ -158,7 +160,7 @@ class Beta(ExponentialFamily):
         return self.concentration1, self.concentration0
 
     def _log_normalizer(self, x: Any, y: Any) -> Any:
-        return mt.lgamma(x) + mt.lgamma(y) - mt.lgamma(x + y)
+        return lgamma(x) + lgamma(y) - lgamma(x + y)
 
 
 class Kumaraswamy(TransformedDistribution):
@@ -175,7 +177,7 @@ class Kumaraswamy(TransformedDistribution):
     def __init__(self, concentration1: Any, concentration0: Any, validate_args: bool | None = None) -> None:
         """`concentration1`: a; `concentration0`: b. Numbers or tensors, broadcast."""
         self.concentration1, self.concentration0 = broadcast_all(concentration1, concentration0)
-        base = Uniform(mt.zeros_like(self.concentration0), mt.ones_like(self.concentration0), validate_args=False)
+        base = Uniform(zeros_like(self.concentration0), ones_like(self.concentration0), validate_args=False)
         powers = [PowerTransform(c.reciprocal()) for c in (self.concentration0, self.concentration1)]
         # 1 - u is as uniform as u.
         steps = [powers[0], AffineTransform(1.0, -1.0), powers[1]]
@@ -185,7 +187,7 @@ class Kumaraswamy(TransformedDistribution):
         """The mean of x^n: b B(1 + n / a, b)."""
         a, b = self.concentration1, self.concentration0
         first = 1 + n / a
-        return (b.log() + mt.lgamma(first) + mt.lgamma(b) - mt.lgamma(first + b)).exp()
+        return (b.log() + lgamma(first) + lgamma(b) - lgamma(first + b)).exp()
 
     @property
     def mean(self) -> Any:
@@ -197,7 +199,7 @@ class Kumaraswamy(TransformedDistribution):
         """((a - 1) / (a b - 1))^(1 / a); NaN where a or b is below 1 or both are 1."""
         a, b = self.concentration1, self.concentration0
         inside = (a >= 1) & (b >= 1) & (a * b > 1)
-        return mt.where(inside, ((a - 1) / (a * b - 1)).clamp(min=0) ** (1 / a), math.nan)
+        return where(inside, ((a - 1) / (a * b - 1)).clamp(min=0) ** (1 / a), math.nan)
 
     @property
     def variance(self) -> Any:
@@ -207,5 +209,5 @@ class Kumaraswamy(TransformedDistribution):
     def entropy(self) -> Any:
         """1 - 1 / b + (1 - 1 / a) H(b) - log(a b), with the harmonic number H."""
         a, b = self.concentration1, self.concentration0
-        harmonic = mt.digamma(b + 1) + euler_constant
-        return (1 - 1 / b) + (1 - 1 / a) * harmonic - mt.log(a) - mt.log(b)
+        harmonic = digamma(b + 1) + euler_constant
+        return (1 - 1 / b) + (1 - 1 / a) * harmonic - log(a) - log(b)

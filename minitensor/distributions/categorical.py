@@ -5,11 +5,15 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
-import minitensor as mt
+from minitensor import nn
+from minitensor._C import Size, int64
+from minitensor._functions import broadcast_shapes, empty, eye, full, multinomial
+from minitensor.autograd import no_grad
 from minitensor.distributions import constraints
 from minitensor.distributions.bernoulli import _numbered
 from minitensor.distributions.distribution import Distribution
 from minitensor.distributions.parameters import ProbsOrLogits, one_of
+from minitensor.dtypes import finfo
 
 __all__ = ["Categorical", "OneHotCategorical", "OneHotCategoricalStraightThrough"]
 
@@ -36,7 +40,7 @@ class Categorical(ProbsOrLogits, Distribution):
             value = value / value.sum(-1, True)
         self.__dict__[self._given] = value
         self._num_events = value.shape[-1]
-        super().__init__(mt.Size(value.shape[:-1]), validate_args=validate_args)
+        super().__init__(Size(value.shape[:-1]), validate_args=validate_args)
 
     @constraints.dependent_property(is_discrete=True, event_dim=0)
     def support(self) -> Any:
@@ -60,34 +64,34 @@ class Categorical(ProbsOrLogits, Distribution):
 
     def _nan(self) -> Any:
         shape = tuple(self._extended_shape())
-        return mt.full(shape, math.nan, dtype=self.probs.dtype, device=self.probs.device)
+        return full(shape, math.nan, dtype=self.probs.dtype, device=self.probs.device)
 
     def sample(self, sample_shape: Any = ()) -> Any:
         """Numbers of categories, int64."""
         count = math.prod(sample_shape)
-        with mt.no_grad():
+        with no_grad():
             rows = self.probs.reshape(-1, self._num_events)
             if count == 0 or rows.shape[0] == 0:
-                return mt.empty(tuple(self._extended_shape(sample_shape)), dtype=mt.int64, device=rows.device)
-            return mt.multinomial(rows, count, True).T.reshape(self._extended_shape(sample_shape))
+                return empty(tuple(self._extended_shape(sample_shape)), dtype=int64, device=rows.device)
+            return multinomial(rows, count, True).T.reshape(self._extended_shape(sample_shape))
 
     def log_prob(self, value: Any) -> Any:
         """The category's log probability."""
         if self._validate_args:
             self._validate_sample(value)
         places = value.long().unsqueeze(-1)
-        shape = mt.broadcast_shapes(tuple(places.shape[:-1]), tuple(self.logits.shape[:-1]))
+        shape = broadcast_shapes(tuple(places.shape[:-1]), tuple(self.logits.shape[:-1]))
         logits = self.logits.expand(*shape, self._num_events)
         return logits.gather(-1, places.expand(*shape, 1)).squeeze(-1)
 
     def entropy(self) -> Any:
         """-sum of p log p."""
-        logits = self.logits.clamp(min=mt.finfo(self.logits.dtype).min)
+        logits = self.logits.clamp(min=finfo(self.logits.dtype).min)
         return -(logits * self.probs).sum(-1)
 
     def enumerate_support(self, expand: bool = True) -> Any:
         """All numbers of categories."""
-        return _numbered(self._num_events, mt.int64, self._param.device, self._batch_shape, expand)
+        return _numbered(self._num_events, int64, self._param.device, self._batch_shape, expand)
 
 
 class OneHotCategorical(Distribution):
@@ -101,13 +105,13 @@ class OneHotCategorical(Distribution):
         """As Categorical's."""
         self._categorical = Categorical(probs, logits)
         super().__init__(
-            self._categorical.batch_shape, mt.Size(self._categorical.param_shape[-1:]), validate_args=validate_args
+            self._categorical.batch_shape, Size(self._categorical.param_shape[-1:]), validate_args=validate_args
         )
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
         """With the categories', expanded."""
         new = self._get_checked_instance(OneHotCategorical, _instance)
-        batch_shape = mt.Size(batch_shape)
+        batch_shape = Size(batch_shape)
         new._categorical = self._categorical.expand(batch_shape)
         Distribution.__init__(new, batch_shape, self.event_shape, validate_args=False)
         new._validate_args = self._validate_args
@@ -151,11 +155,11 @@ class OneHotCategorical(Distribution):
         return self._categorical.param_shape
 
     def _vectors(self, categories: Any) -> Any:
-        return mt.nn.functional.one_hot(categories, self.event_shape[0]).to(self.probs.dtype)
+        return nn.functional.one_hot(categories, self.event_shape[0]).to(self.probs.dtype)
 
     def sample(self, sample_shape: Any = ()) -> Any:
         """Vectors in the parameter's dtype."""
-        with mt.no_grad():
+        with no_grad():
             return self._vectors(self._categorical.sample(sample_shape))
 
     def log_prob(self, value: Any) -> Any:
@@ -171,7 +175,7 @@ class OneHotCategorical(Distribution):
     def enumerate_support(self, expand: bool = True) -> Any:
         """All vectors."""
         n = self.event_shape[0]
-        values = mt.eye(n, dtype=self._param.dtype, device=self._param.device)
+        values = eye(n, dtype=self._param.dtype, device=self._param.device)
         values = values.reshape(n, *(1,) * len(self.batch_shape), n)
         return values.expand(n, *self.batch_shape, n) if expand else values
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import minitensor as mt
+from minitensor._C import Size
+from minitensor._functions import gather, log_softmax, logsumexp
+from minitensor.autograd import no_grad
 from minitensor.distributions import constraints
 from minitensor.distributions.distribution import Distribution
 from minitensor.distributions.parameters import sum_rightmost
@@ -33,14 +35,14 @@ class Independent(Distribution):
         self.base_dist = base_distribution
         self.reinterpreted_batch_ndims = reinterpreted_batch_ndims
         event = (*batch[cut:], *base_distribution.event_shape)
-        super().__init__(mt.Size(batch[:cut]), mt.Size(event), validate_args=validate_args)
+        super().__init__(Size(batch[:cut]), Size(event), validate_args=validate_args)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
         """Of the base, expanded."""
         new = self._get_checked_instance(Independent, _instance)
-        batch_shape = mt.Size(batch_shape)
+        batch_shape = Size(batch_shape)
         events = self.event_shape[: self.reinterpreted_batch_ndims]
-        new.base_dist = self.base_dist.expand(mt.Size((*batch_shape, *events)))
+        new.base_dist = self.base_dist.expand(Size((*batch_shape, *events)))
         new.reinterpreted_batch_ndims = self.reinterpreted_batch_ndims
         Distribution.__init__(new, batch_shape, self.event_shape, validate_args=False)
         new._validate_args = self._validate_args
@@ -126,7 +128,7 @@ class TransformedDistribution(Distribution):
             self.transforms = transforms
         else:
             raise ValueError(f"transforms must be a Transform or list, but was {transforms}")
-        base_shape = mt.Size((*base_distribution.batch_shape, *base_distribution.event_shape))
+        base_shape = Size((*base_distribution.batch_shape, *base_distribution.event_shape))
         base_event = len(base_distribution.event_shape)
         transform = ComposeTransform(self.transforms)
         if len(base_shape) < transform.domain.event_dim:
@@ -145,12 +147,12 @@ class TransformedDistribution(Distribution):
         grown = transform.codomain.event_dim - transform.domain.event_dim
         dims = max(transform.codomain.event_dim, len(base_distribution.event_shape) + grown)
         cut = len(shape) - dims
-        super().__init__(mt.Size(shape[:cut]), mt.Size(shape[cut:]), validate_args=validate_args)
+        super().__init__(Size(shape[:cut]), Size(shape[cut:]), validate_args=validate_args)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
         """Of the base, expanded; the transforms are the same."""
         new = super().expand(batch_shape, _instance)
-        shape: Any = mt.Size((*batch_shape, *self.event_shape))
+        shape: Any = Size((*batch_shape, *self.event_shape))
         for transform in reversed(self.transforms):
             shape = transform.inverse_shape(shape)
         new.base_dist = self.base_dist.expand(shape[: len(shape) - len(self.base_dist.event_shape)])
@@ -173,7 +175,7 @@ class TransformedDistribution(Distribution):
 
     def sample(self, sample_shape: Any = ()) -> Any:
         """The base's samples, transformed."""
-        with mt.no_grad():
+        with no_grad():
             x = self.base_dist.sample(sample_shape)
             for transform in self.transforms:
                 x = transform(x)
@@ -245,8 +247,8 @@ class MixtureSameFamily(Distribution):
         for a, b in zip(reversed(chosen), reversed(batch[:-1]), strict=False):
             if a != 1 and b != 1 and a != b:
                 raise ValueError(
-                    f"`mixture_distribution.batch_shape` ({mt.Size(chosen)}) is not compatible with "
-                    f"`component_distribution.batch_shape` ({mt.Size(batch[:-1])})"
+                    f"`mixture_distribution.batch_shape` ({Size(chosen)}) is not compatible with "
+                    f"`component_distribution.batch_shape` ({Size(batch[:-1])})"
                 )
         count = mixture_distribution.logits.shape[-1]
         if count != batch[-1]:
@@ -258,12 +260,12 @@ class MixtureSameFamily(Distribution):
         self._component_distribution = component_distribution
         self._num_component = count
         self._event_ndims = len(component_distribution.event_shape)
-        super().__init__(mt.Size(batch[:-1]), component_distribution.event_shape, validate_args=validate_args)
+        super().__init__(Size(batch[:-1]), component_distribution.event_shape, validate_args=validate_args)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
         """Of both distributions, expanded."""
         new = self._get_checked_instance(MixtureSameFamily, _instance)
-        batch_shape = mt.Size(batch_shape)
+        batch_shape = Size(batch_shape)
         new._component_distribution = self._component_distribution.expand((*batch_shape, self._num_component))
         new._mixture_distribution = self._mixture_distribution.expand(batch_shape)
         new._num_component, new._event_ndims = self._num_component, self._event_ndims
@@ -316,17 +318,17 @@ class MixtureSameFamily(Distribution):
         if self._validate_args:
             self._validate_sample(x)
         each = self._component_distribution.log_prob(self._with_components(x))
-        return mt.logsumexp(each + mt.log_softmax(self._mixture_distribution.logits, -1), -1)
+        return logsumexp(each + log_softmax(self._mixture_distribution.logits, -1), -1)
 
     def sample(self, sample_shape: Any = ()) -> Any:
         """Samples of all components, of which one is taken."""
-        with mt.no_grad():
+        with no_grad():
             chosen = self._mixture_distribution.expand(self.batch_shape).sample(sample_shape)
             drawn = self._component_distribution.sample(sample_shape)
             places = chosen.reshape(*chosen.shape, 1, *(1,) * self._event_ndims)
             places = places.expand(*chosen.shape, 1, *self.event_shape)
             dim = len(sample_shape) + len(self.batch_shape)
-            return mt.gather(drawn, dim, places).squeeze(dim)
+            return gather(drawn, dim, places).squeeze(dim)
 
     def __repr__(self) -> str:
         """Both distributions."""

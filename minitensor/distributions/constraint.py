@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import minitensor as mt
+from minitensor._functions import cat, stack
 
 __all__ = ["Constraint", "MixtureSameFamilyConstraint", "is_dependent"]
 
@@ -193,7 +193,7 @@ class _Cat(_Joined):
         if not -value.dim() <= self.dim < value.dim():
             raise AssertionError(f"dim {self.dim} is out of range for a value of {value.dim()} dimensions")
         parts = value.split(self.lengths, self.dim)
-        return mt.cat([c.check(part) for c, part in zip(self.cseq, parts, strict=True)], self.dim)
+        return cat([c.check(part) for c, part in zip(self.cseq, parts, strict=True)], self.dim)
 
 
 class _Stack(_Joined):
@@ -214,4 +214,4 @@ class _Stack(_Joined):
         if not -value.dim() <= self.dim < value.dim():
             raise AssertionError(f"dim {self.dim} is out of range for a value of {value.dim()} dimensions")
         slices = value.unbind(self.dim)
-        return mt.stack([c.check(v) for c, v in zip(self.cseq, slices, strict=True)], self.dim)
+        return stack([c.check(v) for c, v in zip(self.cseq, slices, strict=True)], self.dim)

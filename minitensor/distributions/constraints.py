@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import minitensor as mt
+from minitensor import _C, linalg
+from minitensor._functions import full, isclose
 from minitensor.distributions.constraint import (
     Constraint,
     MixtureSameFamilyConstraint,
@@ -18,6 +19,7 @@ from minitensor.distributions.constraint import (
     _Stack,
     is_dependent,
 )
+from minitensor.dtypes import finfo
 
 __all__ = [
     "Constraint",
@@ -234,8 +236,8 @@ class _CorrCholesky(Constraint):
 
     def check(self, value: Any) -> Any:
         """Each matrix by itself; lengths within 10 eps for each column."""
-        tolerance = mt.finfo(value.dtype).eps * value.shape[-1] * 10
-        unit = ((mt.linalg.vector_norm(value, dim=-1) - 1).abs() < tolerance).all(-1)
+        tolerance = finfo(value.dtype).eps * value.shape[-1] * 10
+        unit = ((linalg.vector_norm(value, dim=-1) - 1).abs() < tolerance).all(-1)
         return _LowerCholesky().check(value) & unit
 
 
@@ -246,7 +248,7 @@ class _Square(Constraint):
 
     def check(self, value: Any) -> Any:
         """The same for all matrices of a tensor."""
-        return mt.full(tuple(value.shape[:-2]), value.shape[-2] == value.shape[-1], dtype=mt.bool, device=value.device)
+        return full(tuple(value.shape[:-2]), value.shape[-2] == value.shape[-1], dtype=_C.bool, device=value.device)
 
 
 class _Symmetric(_Square):
@@ -257,7 +259,7 @@ class _Symmetric(_Square):
         square = super().check(value)
         if not bool(square.all()):
             return square
-        return mt.isclose(value, value.mT, atol=1e-6).all(-2).all(-1)
+        return isclose(value, value.mT, atol=1e-6).all(-2).all(-1)
 
 
 class _PositiveSemidefinite(_Symmetric):
@@ -268,7 +270,7 @@ class _PositiveSemidefinite(_Symmetric):
         symmetric = super().check(value)
         if not bool(symmetric.all()):
             return symmetric
-        return (mt.linalg.eigvalsh(value) >= 0).all(-1)
+        return (linalg.eigvalsh(value) >= 0).all(-1)
 
 
 class _PositiveDefinite(_Symmetric):
@@ -279,7 +281,7 @@ class _PositiveDefinite(_Symmetric):
         symmetric = super().check(value)
         if not bool(symmetric.all()):
             return symmetric
-        return mt.linalg.cholesky_ex(value).info == 0
+        return linalg.cholesky_ex(value).info == 0
 
 
 dependent: Any = _Dependent()

@@ -6,9 +6,12 @@ multivariate distributions", chapter 35.
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar
 
-import minitensor as mt
+from minitensor._C import Size
+from minitensor._functions import binomial, exp, lgamma, log, ones_like, poisson, sigmoid, tensor, where, xlogy, zeros
+from minitensor.autograd import no_grad
 from minitensor.distributions import constraints
 from minitensor.distributions.bernoulli import _numbered, log_failure
 from minitensor.distributions.categorical import Categorical
@@ -62,15 +65,15 @@ class Binomial(ProbsOrLogits, Distribution):
     def sample(self, sample_shape: Any = ()) -> Any:
         """Counts in the parameter's dtype."""
         shape = self._extended_shape(sample_shape)
-        with mt.no_grad():
-            return mt.binomial(self.total_count.expand(shape), self.probs.expand(shape))
+        with no_grad():
+            return binomial(self.total_count.expand(shape), self.probs.expand(shape))
 
     def log_prob(self, value: Any) -> Any:
         """log of n over k, and k logit(p) + n log(1 - p)."""
         if self._validate_args:
             self._validate_sample(value)
         n = self.total_count
-        ways = mt.lgamma(n + 1) - mt.lgamma(value + 1) - mt.lgamma(n - value + 1)
+        ways = lgamma(n + 1) - lgamma(value + 1) - lgamma(n - value + 1)
         return ways + value * self.logits + n * log_failure(self.logits)
 
     def entropy(self) -> Any:
@@ -78,7 +81,7 @@ class Binomial(ProbsOrLogits, Distribution):
         if not bool((self.total_count == self._trials()).all()):
             raise NotImplementedError("Inhomogeneous total count not supported by `entropy`.")
         each = self.log_prob(self.enumerate_support(False))
-        return -(mt.exp(each) * each).sum(0)
+        return -(exp(each) * each).sum(0)
 
     def _trials(self) -> int:
         return int(self.total_count.max())
@@ -113,31 +116,31 @@ class NegativeBinomial(ProbsOrLogits, Distribution):
     @property
     def mean(self) -> Any:
         """n p / (1 - p)."""
-        return self.total_count * mt.exp(self.logits)
+        return self.total_count * exp(self.logits)
 
     @property
     def mode(self) -> Any:
         """floor((n - 1) p / (1 - p)), not below 0."""
-        return ((self.total_count - 1) * mt.exp(self.logits)).floor().clamp(min=0.0)
+        return ((self.total_count - 1) * exp(self.logits)).floor().clamp(min=0.0)
 
     @property
     def variance(self) -> Any:
         """n p / (1 - p)^2."""
-        return self.mean / mt.sigmoid(-self.logits)
+        return self.mean / sigmoid(-self.logits)
 
     def sample(self, sample_shape: Any = ()) -> Any:
         """Poisson samples of gamma distributed rates."""
-        with mt.no_grad():
-            rates = Gamma(self.total_count, mt.exp(-self.logits), validate_args=False).sample(sample_shape)
-            return mt.poisson(rates)
+        with no_grad():
+            rates = Gamma(self.total_count, exp(-self.logits), validate_args=False).sample(sample_shape)
+            return poisson(rates)
 
     def log_prob(self, value: Any) -> Any:
         """log of n + k - 1 over k, and n log(1 - p) + k log p."""
         if self._validate_args:
             self._validate_sample(value)
         n = self.total_count
-        ways = mt.lgamma(n + value) - mt.lgamma(1.0 + value) - mt.lgamma(n)
-        ways = mt.where(n + value == 0.0, 0.0, ways)
+        ways = lgamma(n + value) - lgamma(1.0 + value) - lgamma(n)
+        ways = where(n + value == 0.0, 0.0, ways)
         return ways + n * log_failure(self.logits) + value * log_failure(-self.logits)
 
 
@@ -170,22 +173,22 @@ class Poisson(ExponentialFamily):
 
     def sample(self, sample_shape: Any = ()) -> Any:
         """Counts in the rate's dtype."""
-        with mt.no_grad():
-            return mt.poisson(self.rate.expand(self._extended_shape(sample_shape)))
+        with no_grad():
+            return poisson(self.rate.expand(self._extended_shape(sample_shape)))
 
     def log_prob(self, value: Any) -> Any:
         """k log(rate) - rate - log k!."""
         if self._validate_args:
             self._validate_sample(value)
         rate, value = broadcast_all(self.rate, value)
-        return mt.xlogy(value, rate) - rate - mt.lgamma(value + 1)
+        return xlogy(value, rate) - rate - lgamma(value + 1)
 
     @property
     def _natural_params(self) -> tuple[Any, ...]:
-        return (mt.log(self.rate),)
+        return (log(self.rate),)
 
     def _log_normalizer(self, x: Any) -> Any:
-        return mt.exp(x)
+        return exp(x)
 
 
 class Multinomial(Distribution):
@@ -203,13 +206,13 @@ class Multinomial(Distribution):
         self.total_count = total_count
         self._categorical = Categorical(probs=probs, logits=logits)
         super().__init__(
-            self._categorical.batch_shape, mt.Size(self._categorical.param_shape[-1:]), validate_args=validate_args
+            self._categorical.batch_shape, Size(self._categorical.param_shape[-1:]), validate_args=validate_args
         )
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
         """With the categories', expanded."""
         new = self._get_checked_instance(Multinomial, _instance)
-        batch_shape = mt.Size(batch_shape)
+        batch_shape = Size(batch_shape)
         new.total_count = self.total_count
         new._categorical = self._categorical.expand(batch_shape)
         Distribution.__init__(new, batch_shape, self.event_shape, validate_args=False)
@@ -251,25 +254,25 @@ class Multinomial(Distribution):
 
     def sample(self, sample_shape: Any = ()) -> Any:
         """The counts of categories drawn."""
-        with mt.no_grad():
-            drawn = self._categorical.sample(mt.Size((self.total_count, *sample_shape))).movedim(0, -1)
+        with no_grad():
+            drawn = self._categorical.sample(Size((self.total_count, *sample_shape))).movedim(0, -1)
             shape = self._extended_shape(sample_shape)
-            counts = mt.zeros(tuple(shape), dtype=self.probs.dtype, device=self.probs.device)
-            return counts.scatter_add(-1, drawn, mt.ones_like(drawn, dtype=counts.dtype))
+            counts = zeros(tuple(shape), dtype=self.probs.dtype, device=self.probs.device)
+            return counts.scatter_add(-1, drawn, ones_like(drawn, dtype=counts.dtype))
 
     def log_prob(self, value: Any) -> Any:
         """log n!, less the sum of log k!, and the sum of k log p."""
         if self._validate_args:
             self._validate_sample(value)
         logits, value = broadcast_all(self.logits, value)
-        logits = mt.where((value == 0) & (logits == -mt.inf), 0.0, logits)
-        ways = mt.lgamma(value.sum(-1) + 1) - mt.lgamma(value + 1).sum(-1)
+        logits = where((value == 0) & (logits == -math.inf), 0.0, logits)
+        ways = lgamma(value.sum(-1) + 1) - lgamma(value + 1).sum(-1)
         return ways + (logits * value).sum(-1)
 
     def entropy(self) -> Any:
         """n times the categories', less log n!, and the sum of the means of log k!."""
-        n = mt.tensor(self.total_count)
+        n = tensor(self.total_count)
         each = Binomial(self.total_count, probs=self.probs)
         counts = each.enumerate_support(expand=False)[1:]
-        ways = (mt.exp(each.log_prob(counts)) * mt.lgamma(counts + 1)).sum((0, -1))
-        return self.total_count * self._categorical.entropy() - mt.lgamma(n.to(ways.dtype) + 1) + ways
+        ways = (exp(each.log_prob(counts)) * lgamma(counts + 1)).sum((0, -1))
+        return self.total_count * self._categorical.entropy() - lgamma(n.to(ways.dtype) + 1) + ways

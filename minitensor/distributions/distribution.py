@@ -5,7 +5,10 @@ from __future__ import annotations
 import warnings
 from typing import Any, ClassVar
 
-import minitensor as mt
+from minitensor import autograd
+from minitensor._C import Size, Tensor
+from minitensor._functions import exp
+from minitensor.autograd import enable_grad, no_grad
 from minitensor.distributions import constraints
 from minitensor.distributions.parameters import lazy_property, sum_rightmost
 
@@ -35,8 +38,8 @@ class Distribution:
 
     def __init__(self, batch_shape: Any = (), event_shape: Any = (), validate_args: bool | None = None) -> None:
         """Keep the shapes, and check the parameters, which a subclass has set before."""
-        self._batch_shape = mt.Size(batch_shape)
-        self._event_shape = mt.Size(event_shape)
+        self._batch_shape = Size(batch_shape)
+        self._event_shape = Size(event_shape)
         if validate_args is not None:
             self._validate_args = validate_args
         if self._validate_args:
@@ -72,7 +75,7 @@ class Distribution:
         if owner is None:
             raise NotImplementedError(f"{type(self)} does not implement expand")
         new = self._get_checked_instance(owner, _instance)
-        batch_shape = mt.Size(batch_shape)
+        batch_shape = Size(batch_shape)
         for name, value in self.__dict__.items():
             if name in owner._event_dims:
                 event = tuple(value.shape[value.ndim - owner._event_dims[name] :])
@@ -128,7 +131,7 @@ class Distribution:
 
     def sample(self, sample_shape: Any = ()) -> Any:
         """Draws, without a gradient."""
-        with mt.no_grad():
+        with no_grad():
             return self.rsample(sample_shape)
 
     def rsample(self, sample_shape: Any = ()) -> Any:
@@ -138,7 +141,7 @@ class Distribution:
     def sample_n(self, n: int) -> Any:
         """Deprecated: `sample((n,))`."""
         warnings.warn("sample_n(n) will be deprecated. Use .sample((n,)) instead.", FutureWarning, stacklevel=2)
-        return self.sample(mt.Size((n,)))
+        return self.sample(Size((n,)))
 
     def log_prob(self, value: Any) -> Any:
         """The logarithm of the density or probability at a value, with the shape of its batch."""
@@ -162,14 +165,14 @@ class Distribution:
 
     def perplexity(self) -> Any:
         """exp of the entropy."""
-        return mt.exp(self.entropy())
+        return exp(self.entropy())
 
     def _extended_shape(self, sample_shape: Any = ()) -> Any:
-        return mt.Size((*sample_shape, *self._batch_shape, *self._event_shape))
+        return Size((*sample_shape, *self._batch_shape, *self._event_shape))
 
     def _validate_sample(self, value: Any) -> None:
         """ValueError if a value can't be an argument of log_prob or cdf: its type, its shape, its support."""
-        if not isinstance(value, mt.Tensor):
+        if not isinstance(value, Tensor):
             raise ValueError("The value argument to log_prob must be a Tensor")
         dims = len(self._event_shape)
         if tuple(value.shape[value.ndim - dims :] if dims <= value.ndim else value.shape) != tuple(self._event_shape):
@@ -181,7 +184,7 @@ class Distribution:
         for i, j in zip(reversed(value.shape), reversed(expected), strict=False):
             if i != 1 and j != 1 and i != j:
                 raise ValueError(
-                    f"Value is not broadcastable with batch_shape+event_shape: {value.shape} vs {mt.Size(expected)}."
+                    f"Value is not broadcastable with batch_shape+event_shape: {value.shape} vs {Size(expected)}."
                 )
         try:
             support = self.support
@@ -240,9 +243,9 @@ class ExponentialFamily(Distribution):
     def _at_natural_parameters(self) -> tuple[list[Any], Any, Any]:
         """theta as leaves, F there, and the gradients of F."""
         theta = [p.detach().requires_grad_() for p in self._natural_params]
-        with mt.enable_grad():
+        with enable_grad():
             normalizer = self._log_normalizer(*theta)
-            slopes = mt.autograd.grad(normalizer.sum(), theta, create_graph=True)
+            slopes = autograd.grad(normalizer.sum(), theta, create_graph=True)
         return theta, normalizer, slopes
 
     def entropy(self) -> Any:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
-import minitensor as mt
+from minitensor import _functions, dtypes
+from minitensor._functions import empty, full_like, lgamma, log1p, ones_like, rand, zeros_like
 from minitensor.distributions import constraints
 from minitensor.distributions.compound import TransformedDistribution
 from minitensor.distributions.distribution import Distribution, ExponentialFamily
@@ -40,7 +41,7 @@ class Exponential(ExponentialFamily):
     @property
     def mode(self) -> Any:
         """0."""
-        return mt.zeros_like(self.rate)
+        return zeros_like(self.rate)
 
     @property
     def stddev(self) -> Any:
@@ -55,7 +56,7 @@ class Exponential(ExponentialFamily):
     def rsample(self, sample_shape: Any = ()) -> Any:
         """A sample of rate 1 over the rate."""
         shape = self._extended_shape(sample_shape)
-        return mt.empty(shape, dtype=self.rate.dtype, device=self.rate.device).exponential_() / self.rate
+        return empty(shape, dtype=self.rate.dtype, device=self.rate.device).exponential_() / self.rate
 
     def log_prob(self, value: Any) -> Any:
         """log(rate) - rate x."""
@@ -71,18 +72,18 @@ class Exponential(ExponentialFamily):
 
     def icdf(self, value: Any) -> Any:
         """-log(1 - p) / rate."""
-        return -mt.log1p(-value) / self.rate
+        return -log1p(-value) / self.rate
 
     def entropy(self) -> Any:
         """1 - log(rate)."""
-        return 1.0 - mt.log(self.rate)
+        return 1.0 - _functions.log(self.rate)
 
     @property
     def _natural_params(self) -> tuple[Any, ...]:
         return (-self.rate,)
 
     def _log_normalizer(self, x: Any) -> Any:
-        return -mt.log(-x)
+        return -_functions.log(-x)
 
 
 class Laplace(Distribution):
@@ -121,16 +122,16 @@ class Laplace(Distribution):
     def rsample(self, sample_shape: Any = ()) -> Any:
         """By the inverse of the cumulative function at u / 2, for u in (-1, 1)."""
         shape = self._extended_shape(sample_shape)
-        u = mt.empty(shape, dtype=self.loc.dtype, device=self.loc.device).uniform_(mt.finfo(self.loc.dtype).eps - 1, 1)
+        u = empty(shape, dtype=self.loc.dtype, device=self.loc.device).uniform_(dtypes.finfo(self.loc.dtype).eps - 1, 1)
         # |u| may be rounded to 1, where the logarithm has no value.
-        size = u.abs().clamp(max=1 - mt.finfo(u.dtype).eps / 2)
-        return self.loc - self.scale * u.sign() * mt.log1p(-size)
+        size = u.abs().clamp(max=1 - dtypes.finfo(u.dtype).eps / 2)
+        return self.loc - self.scale * u.sign() * log1p(-size)
 
     def log_prob(self, value: Any) -> Any:
         """-|x - loc| / scale - log(2 scale)."""
         if self._validate_args:
             self._validate_sample(value)
-        return -mt.log(2 * self.scale) - mt.abs(value - self.loc) / self.scale
+        return -_functions.log(2 * self.scale) - _functions.abs(value - self.loc) / self.scale
 
     def cdf(self, value: Any) -> Any:
         """exp(z) / 2 up to loc, 1 - exp(-z) / 2 from there on."""
@@ -142,11 +143,11 @@ class Laplace(Distribution):
     def icdf(self, value: Any) -> Any:
         """The quantile."""
         away = value - 0.5
-        return self.loc - self.scale * away.sign() * mt.log1p(-2 * away.abs())
+        return self.loc - self.scale * away.sign() * log1p(-2 * away.abs())
 
     def entropy(self) -> Any:
         """1 + log(2 scale)."""
-        return 1 + mt.log(2 * self.scale)
+        return 1 + _functions.log(2 * self.scale)
 
 
 class Uniform(Distribution):
@@ -193,7 +194,7 @@ class Uniform(Distribution):
     def rsample(self, sample_shape: Any = ()) -> Any:
         """low + u (high - low)."""
         shape = self._extended_shape(sample_shape)
-        u = mt.rand(tuple(shape), dtype=self.low.dtype, device=self.low.device)
+        u = rand(tuple(shape), dtype=self.low.dtype, device=self.low.device)
         return self.low + u * (self.high - self.low)
 
     def log_prob(self, value: Any) -> Any:
@@ -201,7 +202,7 @@ class Uniform(Distribution):
         if self._validate_args:
             self._validate_sample(value)
         within = (self.low <= value) & (value < self.high)
-        return mt.log(within.to(self.low.dtype)) - mt.log(self.high - self.low)
+        return _functions.log(within.to(self.low.dtype)) - _functions.log(self.high - self.low)
 
     def cdf(self, value: Any) -> Any:
         """The share of the interval below the value."""
@@ -215,7 +216,7 @@ class Uniform(Distribution):
 
     def entropy(self) -> Any:
         """log(high - low)."""
-        return mt.log(self.high - self.low)
+        return _functions.log(self.high - self.low)
 
 
 class Gumbel(TransformedDistribution):
@@ -228,12 +229,10 @@ class Gumbel(TransformedDistribution):
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
         """`loc`, `scale`: numbers or tensors, broadcast."""
         self.loc, self.scale = broadcast_all(loc, scale)
-        finfo = mt.finfo(self.loc.dtype)
-        base = Uniform(
-            mt.full_like(self.loc, finfo.tiny), mt.full_like(self.loc, 1 - finfo.eps), validate_args=validate_args
-        )
+        finfo = dtypes.finfo(self.loc.dtype)
+        base = Uniform(full_like(self.loc, finfo.tiny), full_like(self.loc, 1 - finfo.eps), validate_args=validate_args)
         log = ExpTransform().inv
-        flip = AffineTransform(loc=0, scale=-mt.ones_like(self.scale))
+        flip = AffineTransform(loc=0, scale=-ones_like(self.scale))
         steps = [log, flip, log, AffineTransform(loc=self.loc, scale=-self.scale)]
         super().__init__(base, steps, validate_args=validate_args)
 
@@ -280,13 +279,13 @@ class Weibull(TransformedDistribution):
         """`scale`, `concentration`: numbers or tensors, broadcast."""
         self.scale, self.concentration = broadcast_all(scale, concentration)
         self.concentration_reciprocal = self.concentration.reciprocal()
-        base = Exponential(mt.ones_like(self.scale), validate_args=validate_args)
+        base = Exponential(ones_like(self.scale), validate_args=validate_args)
         steps = [PowerTransform(self.concentration_reciprocal), AffineTransform(loc=0, scale=self.scale)]
         super().__init__(base, steps, validate_args=validate_args)
 
     def _moment(self, n: int) -> Any:
         """The mean of (x / scale)^n: gamma(1 + n / concentration)."""
-        return mt.lgamma(1 + n * self.concentration_reciprocal).exp()
+        return lgamma(1 + n * self.concentration_reciprocal).exp()
 
     @property
     def mean(self) -> Any:

@@ -8,13 +8,15 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
-import minitensor as mt
+from minitensor import special
+from minitensor._functions import as_tensor, digamma, lgamma, log, log1p, rsqrt, tensor, where, xlogy
 from minitensor.composite.random import standard_gamma
 from minitensor.distributions import constraints
 from minitensor.distributions.compound import TransformedDistribution
 from minitensor.distributions.distribution import Distribution, ExponentialFamily
 from minitensor.distributions.parameters import broadcast_all, standard_normal
 from minitensor.distributions.transforms import PowerTransform
+from minitensor.dtypes import finfo
 
 __all__ = ["Chi2", "FisherSnedecor", "Gamma", "InverseGamma", "StudentT"]
 
@@ -52,35 +54,35 @@ class Gamma(ExponentialFamily):
         """Standard gamma samples over the rate; none is zero. The gradient is implicit."""
         shape = self._extended_shape(sample_shape)
         value = standard_gamma(self.concentration.expand(shape)) / self.rate.expand(shape)
-        least = mt.finfo(value.dtype).tiny
+        least = finfo(value.dtype).tiny
         # The sample keeps its gradient where it is moved away from zero.
         return value + (value.detach().clamp(min=least) - value.detach())
 
     def log_prob(self, value: Any) -> Any:
         """a log b + (a - 1) log x - b x - lgamma(a)."""
-        value = mt.as_tensor(value, dtype=self.rate.dtype, device=self.rate.device)
+        value = as_tensor(value, dtype=self.rate.dtype, device=self.rate.device)
         if self._validate_args:
             self._validate_sample(value)
         a, b = self.concentration, self.rate
-        return mt.xlogy(a, b) + mt.xlogy(a - 1, value) - b * value - mt.lgamma(a)
+        return xlogy(a, b) + xlogy(a - 1, value) - b * value - lgamma(a)
 
     def cdf(self, value: Any) -> Any:
         """The regularised lower incomplete gamma function (DLMF 8.2.4)."""
         if self._validate_args:
             self._validate_sample(value)
-        return mt.special.gammainc(self.concentration, self.rate * value)
+        return special.gammainc(self.concentration, self.rate * value)
 
     def entropy(self) -> Any:
         """a - log b + lgamma(a) + (1 - a) digamma(a)."""
         a = self.concentration
-        return a - self.rate.log() + mt.lgamma(a) + (1 - a) * mt.digamma(a)
+        return a - self.rate.log() + lgamma(a) + (1 - a) * digamma(a)
 
     @property
     def _natural_params(self) -> tuple[Any, ...]:
         return self.concentration - 1, -self.rate
 
     def _log_normalizer(self, x: Any, y: Any) -> Any:
-        return mt.lgamma(x + 1) - (x + 1) * mt.log(-y)
+        return lgamma(x + 1) - (x + 1) * log(-y)
 
 
 class Chi2(Gamma):
@@ -111,7 +113,7 @@ class InverseGamma(TransformedDistribution):
     def __init__(self, concentration: Any, rate: Any, validate_args: bool | None = None) -> None:
         """`concentration`, `rate`: of the gamma distribution; `rate` is this one's scale."""
         base = Gamma(concentration, rate, validate_args=validate_args)
-        power = PowerTransform(mt.tensor(-1.0, dtype=base.rate.dtype, device=base.rate.device))
+        power = PowerTransform(tensor(-1.0, dtype=base.rate.dtype, device=base.rate.device))
         super().__init__(base, power, validate_args=validate_args)
 
     @property
@@ -128,7 +130,7 @@ class InverseGamma(TransformedDistribution):
     def mean(self) -> Any:
         """rate / (concentration - 1); infinite up to 1."""
         a = self.concentration
-        return mt.where(a > 1, self.rate / (a - 1), math.inf)
+        return where(a > 1, self.rate / (a - 1), math.inf)
 
     @property
     def mode(self) -> Any:
@@ -139,12 +141,12 @@ class InverseGamma(TransformedDistribution):
     def variance(self) -> Any:
         """rate^2 / ((concentration - 1)^2 (concentration - 2)); infinite up to 2."""
         a = self.concentration
-        return mt.where(a > 2, self.rate.square() / ((a - 1).square() * (a - 2)), math.inf)
+        return where(a > 2, self.rate.square() / ((a - 1).square() * (a - 2)), math.inf)
 
     def entropy(self) -> Any:
         """a + log b + lgamma(a) - (1 + a) digamma(a)."""
         a = self.concentration
-        return a + self.rate.log() + mt.lgamma(a) - (1 + a) * mt.digamma(a)
+        return a + self.rate.log() + lgamma(a) - (1 + a) * digamma(a)
 
 
 class FisherSnedecor(Distribution):
@@ -163,25 +165,25 @@ class FisherSnedecor(Distribution):
     @property
     def mean(self) -> Any:
         """df2 / (df2 - 2); NaN up to 2."""
-        return mt.where(self.df2 > 2, self.df2 / (self.df2 - 2), math.nan)
+        return where(self.df2 > 2, self.df2 / (self.df2 - 2), math.nan)
 
     @property
     def mode(self) -> Any:
         """(df1 - 2) / df1 * df2 / (df2 + 2); NaN up to df1 = 2."""
         mode = (self.df1 - 2) / self.df1 * self.df2 / (self.df2 + 2)
-        return mt.where(self.df1 > 2, mode, math.nan)
+        return where(self.df1 > 2, mode, math.nan)
 
     @property
     def variance(self) -> Any:
         """2 df2^2 (df1 + df2 - 2) / (df1 (df2 - 2)^2 (df2 - 4)); NaN up to df2 = 4."""
         a, b = self.df1, self.df2
-        return mt.where(b > 4, 2 * b * b * (a + b - 2) / (a * (b - 2).square() * (b - 4)), math.nan)
+        return where(b > 4, 2 * b * b * (a + b - 2) / (a * (b - 2).square() * (b - 4)), math.nan)
 
     def rsample(self, sample_shape: Any = ()) -> Any:
         """The quotient of gamma samples, kept from zero."""
         over = Gamma(self.df1 * 0.5, self.df1, validate_args=False).rsample(sample_shape)
         under = Gamma(self.df2 * 0.5, self.df2, validate_args=False).rsample(sample_shape)
-        least = mt.finfo(over.dtype).tiny
+        least = finfo(over.dtype).tiny
         return (over / under.clamp(min=least)).clamp(min=least)
 
     def log_prob(self, value: Any) -> Any:
@@ -190,8 +192,8 @@ class FisherSnedecor(Distribution):
             self._validate_sample(value)
         a, b = self.df1 * 0.5, self.df2 * 0.5
         ratio = self.df1 / self.df2
-        log_beta = mt.lgamma(a) + mt.lgamma(b) - mt.lgamma(a + b)
-        return a * ratio.log() + (a - 1) * value.log() - (a + b) * mt.log1p(ratio * value) - log_beta
+        log_beta = lgamma(a) + lgamma(b) - lgamma(a + b)
+        return a * ratio.log() + (a - 1) * value.log() - (a + b) * log1p(ratio * value) - log_beta
 
 
 class StudentT(Distribution):
@@ -214,7 +216,7 @@ class StudentT(Distribution):
     @property
     def mean(self) -> Any:
         """loc; NaN up to df = 1."""
-        return mt.where(self.df > 1, self.loc, math.nan)
+        return where(self.df > 1, self.loc, math.nan)
 
     @property
     def mode(self) -> Any:
@@ -225,14 +227,14 @@ class StudentT(Distribution):
     def variance(self) -> Any:
         """scale^2 df / (df - 2); infinite up to df = 2, NaN up to 1."""
         finite = self.scale.square() * self.df / (self.df - 2)
-        return mt.where(self.df > 2, finite, mt.where(self.df > 1, math.inf, math.nan).to(finite.dtype))
+        return where(self.df > 2, finite, where(self.df > 1, math.inf, math.nan).to(finite.dtype))
 
     def rsample(self, sample_shape: Any = ()) -> Any:
         """A normal sample over the root of a chi-squared one over df."""
         shape = self._extended_shape(sample_shape)
         z = standard_normal(shape, self.df.dtype, self.df.device)
         square = Chi2(self.df, validate_args=False).rsample(sample_shape)
-        return self.loc + self.scale * z * mt.rsqrt(square / self.df)
+        return self.loc + self.scale * z * rsqrt(square / self.df)
 
     def log_prob(self, value: Any) -> Any:
         """-(df + 1) / 2 log(1 + y^2 / df), less the logarithm of the norm."""
@@ -241,12 +243,12 @@ class StudentT(Distribution):
         y = (value - self.loc) / self.scale
         norm = (
             self.scale.log() + 0.5 * self.df.log() + 0.5 * math.log(math.pi)
-            + mt.lgamma(0.5 * self.df) - mt.lgamma(0.5 * (self.df + 1))
+            + lgamma(0.5 * self.df) - lgamma(0.5 * (self.df + 1))
         )  # fmt: skip
-        return -0.5 * (self.df + 1) * mt.log1p(y * y / self.df) - norm
+        return -0.5 * (self.df + 1) * log1p(y * y / self.df) - norm
 
     def entropy(self) -> Any:
         """(df + 1) / 2 (digamma((df + 1) / 2) - digamma(df / 2)) + log(scale sqrt(df) B(1/2, df / 2))."""
         half, more = 0.5 * self.df, 0.5 * (self.df + 1)
-        log_beta = mt.lgamma(half) + 0.5 * math.log(math.pi) - mt.lgamma(more)
-        return self.scale.log() + more * (mt.digamma(more) - mt.digamma(half)) + 0.5 * self.df.log() + log_beta
+        log_beta = lgamma(half) + 0.5 * math.log(math.pi) - lgamma(more)
+        return self.scale.log() + more * (digamma(more) - digamma(half)) + 0.5 * self.df.log() + log_beta

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
-import minitensor as mt
+from minitensor._functions import as_tensor, full_like, where, zeros_like
 from minitensor.distributions import constraints
 from minitensor.distributions.compound import TransformedDistribution
 from minitensor.distributions.normal import Normal
@@ -37,14 +37,14 @@ class Half(TransformedDistribution):
     @property
     def mode(self) -> Any:
         """0."""
-        return mt.zeros_like(self.scale)
+        return zeros_like(self.scale)
 
     def log_prob(self, value: Any) -> Any:
         """That of `base`, and log 2; -inf below 0."""
         if self._validate_args:
             self._validate_sample(value)
-        value = mt.as_tensor(value, dtype=self.scale.dtype, device=self.scale.device)
-        return mt.where(value >= 0, self.base_dist.log_prob(value) + math.log(2), -math.inf)
+        value = as_tensor(value, dtype=self.scale.dtype, device=self.scale.device)
+        return where(value >= 0, self.base_dist.log_prob(value) + math.log(2), -math.inf)
 
     def cdf(self, value: Any) -> Any:
         """Twice that of `base`, less 1."""
@@ -95,9 +95,9 @@ class HalfCauchy(Half):
     @property
     def mean(self) -> Any:
         """Infinite."""
-        return mt.full_like(self.scale, math.inf)
+        return full_like(self.scale, math.inf)
 
     @property
     def variance(self) -> Any:
         """Infinite."""
-        return mt.full_like(self.scale, math.inf)
+        return full_like(self.scale, math.inf)

@@ -11,21 +11,40 @@ import math
 from numbers import Number
 from typing import Any, ClassVar
 
-import minitensor as mt
+from minitensor import linalg
+from minitensor._C import Size
+from minitensor._functions import (
+    arange,
+    as_tensor,
+    broadcast_shapes,
+    cat,
+    cholesky_solve,
+    diag_embed,
+    digamma,
+    lgamma,
+    mvlgamma,
+    randn,
+    tensor,
+    tril_indices,
+    where,
+    zeros_like,
+)
+from minitensor.autograd import no_grad
 from minitensor.distributions import constraints
 from minitensor.distributions.beta import Beta
 from minitensor.distributions.distribution import Distribution, ExponentialFamily
 from minitensor.distributions.gamma import Chi2
 from minitensor.distributions.multivariate_normal import factor_of_precision, inverse_of, log_diagonal
 from minitensor.distributions.parameters import lazy_property
+from minitensor.dtypes import finfo
 
 __all__ = ["LKJCholesky", "Wishart"]
 
 
 def _multivariate_digamma(x: Any, p: int) -> Any:
     """The derivative of the logarithm of the multivariate gamma function."""
-    steps = mt.arange(p, dtype=x.dtype, device=x.device) / 2
-    return mt.digamma(x.unsqueeze(-1) - steps).sum(-1)
+    steps = arange(p, dtype=x.dtype, device=x.device) / 2
+    return digamma(x.unsqueeze(-1) - steps).sum(-1)
 
 
 class Wishart(ExponentialFamily):
@@ -57,19 +76,19 @@ class Wishart(ExponentialFamily):
         if matrix.dim() < 2:
             raise ValueError("scale_tril must be at least two-dimensional, with optional leading batch dimensions")
         if isinstance(df, Number):
-            df = mt.tensor(df, dtype=matrix.dtype, device=matrix.device)
-        batch = mt.broadcast_shapes(tuple(df.shape), tuple(matrix.shape[:-2]))
+            df = tensor(df, dtype=matrix.dtype, device=matrix.device)
+        batch = broadcast_shapes(tuple(df.shape), tuple(matrix.shape[:-2]))
         n = matrix.shape[-1]
         self.df = df.expand(batch)
         if bool((self.df <= n - 1).any()):
             raise ValueError(f"Value of df={df} expected to be greater than ndim - 1 = {n - 1}.")
         self.__dict__[name] = matrix.expand(*batch, n, n)
-        self._event_shape = mt.Size((n, n))
-        super().__init__(mt.Size(batch), self._event_shape, validate_args=validate_args)
+        self._event_shape = Size((n, n))
+        super().__init__(Size(batch), self._event_shape, validate_args=validate_args)
         if scale_tril is not None:
             self._factor = scale_tril
         elif covariance_matrix is not None:
-            self._factor = mt.linalg.cholesky(covariance_matrix)
+            self._factor = linalg.cholesky(covariance_matrix)
         else:
             self._factor = factor_of_precision(precision_matrix)
 
@@ -113,7 +132,7 @@ class Wishart(ExponentialFamily):
     def mode(self) -> Any:
         """(df - n - 1) V; NaN unless df is above n + 1."""
         factor = self._of_matrices() - self._event_shape[-1] - 1
-        return mt.where(factor > 0, factor, math.nan) * self.covariance_matrix
+        return where(factor > 0, factor, math.nan) * self.covariance_matrix
 
     @property
     def variance(self) -> Any:
@@ -129,11 +148,11 @@ class Wishart(ExponentialFamily):
         `max_try_correction` says.
         """
         n = self._event_shape[-1]
-        steps = mt.arange(n, dtype=self.df.dtype, device=self.df.device)
+        steps = arange(n, dtype=self.df.dtype, device=self.df.device)
         roots = Chi2(self.df.unsqueeze(-1) - steps, validate_args=False).rsample(sample_shape).sqrt()
-        rows, columns = mt.tril_indices(n, n, -1)
-        root = mt.diag_embed(roots)
-        root[..., rows, columns] = mt.randn((*roots.shape[:-1], len(rows)), dtype=root.dtype, device=root.device)
+        rows, columns = tril_indices(n, n, -1)
+        root = diag_embed(roots)
+        root[..., rows, columns] = randn((*roots.shape[:-1], len(rows)), dtype=root.dtype, device=root.device)
         product = self._factor @ root
         return product @ product.mT
 
@@ -142,15 +161,15 @@ class Wishart(ExponentialFamily):
         if self._validate_args:
             self._validate_sample(value)
         n = self._event_shape[-1]
-        norm = self.df * (0.5 * n * math.log(2.0) + log_diagonal(self._factor)) + mt.mvlgamma(self.df / 2, n)
-        trace = mt.cholesky_solve(value, self._factor).diagonal(dim1=-2, dim2=-1).sum(-1)
-        return 0.5 * (self.df - n - 1) * mt.linalg.slogdet(value).logabsdet - 0.5 * trace - norm
+        norm = self.df * (0.5 * n * math.log(2.0) + log_diagonal(self._factor)) + mvlgamma(self.df / 2, n)
+        trace = cholesky_solve(value, self._factor).diagonal(dim1=-2, dim2=-1).sum(-1)
+        return 0.5 * (self.df - n - 1) * linalg.slogdet(value).logabsdet - 0.5 * trace - norm
 
     def entropy(self) -> Any:
         """(n + 1) (n log 2 / 2 + log det L) + log gamma_n(df / 2) - (df - n - 1) / 2 digamma_n(df / 2) + n df / 2."""
         n, half = self._event_shape[-1], self.df / 2
         size = 0.5 * n * math.log(2.0) + log_diagonal(self._factor)
-        of_gamma = mt.mvlgamma(half, n) - 0.5 * (self.df - n - 1) * _multivariate_digamma(half, n)
+        of_gamma = mvlgamma(half, n) - 0.5 * (self.df - n - 1) * _multivariate_digamma(half, n)
         return (n + 1) * size + of_gamma + half * n
 
     @property
@@ -160,7 +179,7 @@ class Wishart(ExponentialFamily):
     def _log_normalizer(self, x: Any, y: Any) -> Any:
         n = self._event_shape[-1]
         half = y + (n + 1) / 2
-        return half * (n * math.log(2.0) - mt.linalg.slogdet(-2 * x).logabsdet) + mt.mvlgamma(half, n)
+        return half * (n * math.log(2.0) - linalg.slogdet(-2 * x).logabsdet) + mvlgamma(half, n)
 
 
 class LKJCholesky(Distribution):
@@ -179,34 +198,34 @@ class LKJCholesky(Distribution):
         if dim < 2:
             raise ValueError(f"Expected dim to be an integer greater than or equal to 2. Found dim={dim}.")
         self.dim = dim
-        self.concentration = mt.as_tensor(concentration, dtype=getattr(concentration, "dtype", None))
-        super().__init__(self.concentration.shape, mt.Size((dim, dim)), validate_args=validate_args)
+        self.concentration = as_tensor(concentration, dtype=getattr(concentration, "dtype", None))
+        super().__init__(self.concentration.shape, Size((dim, dim)), validate_args=validate_args)
 
     def sample(self, sample_shape: Any = ()) -> Any:
         """The onion method: row i has a beta distributed length below its diagonal, in a uniform direction."""
-        with mt.no_grad():
+        with no_grad():
             c = self.concentration
-            rows = mt.arange(1, self.dim, dtype=c.dtype, device=c.device)
+            rows = arange(1, self.dim, dtype=c.dtype, device=c.device)
             last = (c + 0.5 * (self.dim - 1)).unsqueeze(-1)
             # Row i has i numbers below the diagonal; the first has none, but a length is drawn for it in PyTorch, too.
-            rows = mt.cat([rows[:1], rows])
+            rows = cat([rows[:1], rows])
             squares = Beta(0.5 * rows, last - 0.5 * rows, validate_args=False).sample(sample_shape)[..., 1:]
-            normal = mt.randn((*sample_shape, *self._batch_shape, self.dim, self.dim), dtype=c.dtype, device=c.device)
+            normal = randn((*sample_shape, *self._batch_shape, self.dim, self.dim), dtype=c.dtype, device=c.device)
             below = normal.tril(-1)[..., 1:, :]
-            below = below / mt.linalg.vector_norm(below, dim=-1, keepdim=True) * squares.sqrt().unsqueeze(-1)
-            below = mt.cat([mt.zeros_like(below[..., :1, :]), below], -2)
-            left = (1 - below.square().sum(-1)).clamp(min=mt.finfo(c.dtype).tiny)
-            return below + mt.diag_embed(left.sqrt())
+            below = below / linalg.vector_norm(below, dim=-1, keepdim=True) * squares.sqrt().unsqueeze(-1)
+            below = cat([zeros_like(below[..., :1, :]), below], -2)
+            left = (1 - below.square().sum(-1)).clamp(min=finfo(c.dtype).tiny)
+            return below + diag_embed(left.sqrt())
 
     def log_prob(self, value: Any) -> Any:
         """The sum of (2 c - 2 + n - i) log L_ii over rows i from 2, less the logarithm of the norm."""
         if self._validate_args:
             self._validate_sample(value)
         c, n = self.concentration, self.dim
-        rows = mt.arange(2, n + 1, dtype=c.dtype, device=c.device)
+        rows = arange(2, n + 1, dtype=c.dtype, device=c.device)
         powers = 2 * (c - 1).unsqueeze(-1) + n - rows
         density = (powers * value.diagonal(dim1=-2, dim2=-1)[..., 1:].log()).sum(-1)
         more = n - 1
         alpha = c + 0.5 * more
-        norm = 0.5 * more * math.log(math.pi) + mt.mvlgamma(alpha - 0.5, more) - mt.lgamma(alpha) * more
+        norm = 0.5 * more * math.log(math.pi) + mvlgamma(alpha - 0.5, more) - lgamma(alpha) * more
         return density - norm

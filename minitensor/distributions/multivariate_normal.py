@@ -9,7 +9,9 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
-import minitensor as mt
+from minitensor import linalg
+from minitensor._C import Size
+from minitensor._functions import broadcast_shapes, cholesky_inverse, diag_embed, eye, flip
 from minitensor.distributions import constraints
 from minitensor.distributions.distribution import Distribution
 from minitensor.distributions.parameters import lazy_property, standard_normal
@@ -23,17 +25,17 @@ def factor_of_precision(precision: Any) -> Any:
     With the order of rows and columns reversed P is L L^T; reversed again L^T is lower triangular, and its inverse the
     factor, without a product that would square the condition number.
     """
-    reverse = mt.flip(mt.linalg.cholesky(mt.flip(precision, (-2, -1))), (-2, -1)).mT
-    identity = mt.eye(precision.shape[-1], dtype=precision.dtype, device=precision.device)
-    return mt.linalg.solve_triangular(reverse, identity.expand(precision.shape), upper=False)
+    reverse = flip(linalg.cholesky(flip(precision, (-2, -1))), (-2, -1)).mT
+    identity = eye(precision.shape[-1], dtype=precision.dtype, device=precision.device)
+    return linalg.solve_triangular(reverse, identity.expand(precision.shape), upper=False)
 
 
 def solve_lower(factor: Any, rows: Any) -> Any:
     """L^-1 x for vectors in the last dimension, the batches broadcast."""
-    batch = mt.broadcast_shapes(tuple(factor.shape[:-2]), tuple(rows.shape[:-1]))
+    batch = broadcast_shapes(tuple(factor.shape[:-2]), tuple(rows.shape[:-1]))
     n = rows.shape[-1]
     columns = rows.expand(*batch, n).unsqueeze(-1)
-    return mt.linalg.solve_triangular(factor.expand(*batch, n, n), columns, upper=False).squeeze(-1)
+    return linalg.solve_triangular(factor.expand(*batch, n, n), columns, upper=False).squeeze(-1)
 
 
 def log_diagonal(factor: Any) -> Any:
@@ -43,7 +45,7 @@ def log_diagonal(factor: Any) -> Any:
 
 def inverse_of(factor: Any) -> Any:
     """(L L^T)^-1."""
-    return mt.cholesky_inverse(factor)
+    return cholesky_inverse(factor)
 
 
 class MultivariateNormal(Distribution):
@@ -78,15 +80,15 @@ class MultivariateNormal(Distribution):
         ((name, matrix),) = named
         if matrix.dim() < 2:
             raise ValueError(f"{name} must be at least two-dimensional, with optional leading batch dimensions")
-        batch = mt.broadcast_shapes(tuple(matrix.shape[:-2]), tuple(loc.shape[:-1]))
+        batch = broadcast_shapes(tuple(matrix.shape[:-2]), tuple(loc.shape[:-1]))
         self.loc = loc.expand(*batch, loc.shape[-1])
         self.__dict__[name] = matrix.expand(*batch, *matrix.shape[-2:])
-        super().__init__(mt.Size(batch), mt.Size(loc.shape[-1:]), validate_args=validate_args)
+        super().__init__(Size(batch), Size(loc.shape[-1:]), validate_args=validate_args)
         # In the shape that was given: one factor may serve many means.
         if scale_tril is not None:
             self._factor = scale_tril
         elif covariance_matrix is not None:
-            self._factor = mt.linalg.cholesky(covariance_matrix)
+            self._factor = linalg.cholesky(covariance_matrix)
         else:
             self._factor = factor_of_precision(precision_matrix)
 
@@ -171,10 +173,10 @@ class LowRankMultivariateNormal(Distribution):
         if tuple(cov_factor.shape[-2:-1]) != event:
             raise ValueError(f"cov_factor must be a batch of matrices with shape {event[0]} x m")
         if tuple(cov_diag.shape[-1:]) != event:
-            raise ValueError(f"cov_diag must be a batch of vectors with shape {mt.Size(event)}")
+            raise ValueError(f"cov_diag must be a batch of vectors with shape {Size(event)}")
         shapes = (tuple(loc.shape[:-1]), tuple(cov_factor.shape[:-2]), tuple(cov_diag.shape[:-1]))
         try:
-            batch = mt.broadcast_shapes(*shapes)
+            batch = broadcast_shapes(*shapes)
         except RuntimeError as error:
             raise ValueError(
                 f"Incompatible batch shapes: loc {loc.shape}, cov_factor {cov_factor.shape}, cov_diag {cov_diag.shape}"
@@ -182,10 +184,10 @@ class LowRankMultivariateNormal(Distribution):
         self.loc = loc.expand(*batch, *event)
         self.cov_diag = cov_diag.expand(*batch, *event)
         self.cov_factor = cov_factor.expand(*batch, *cov_factor.shape[-2:])
-        super().__init__(mt.Size(batch), mt.Size(event), validate_args=validate_args)
+        super().__init__(Size(batch), Size(event), validate_args=validate_args)
         self._w, self._d = cov_factor, cov_diag
         small = self._scaled() @ cov_factor
-        self._small = mt.linalg.cholesky(small + mt.eye(small.shape[-1], dtype=small.dtype, device=small.device))
+        self._small = linalg.cholesky(small + eye(small.shape[-1], dtype=small.dtype, device=small.device))
 
     def _scaled(self) -> Any:
         """W^T D^-1."""
@@ -217,25 +219,25 @@ class LowRankMultivariateNormal(Distribution):
         root = self._d.sqrt().unsqueeze(-1)
         scaled = self._w / root
         inner = scaled @ scaled.mT
-        inner = inner + mt.eye(inner.shape[-1], dtype=inner.dtype, device=inner.device)
-        return self._full(root * mt.linalg.cholesky(inner))
+        inner = inner + eye(inner.shape[-1], dtype=inner.dtype, device=inner.device)
+        return self._full(root * linalg.cholesky(inner))
 
     @lazy_property
     def covariance_matrix(self) -> Any:
         """W W^T + D."""
-        return self._full(self._w @ self._w.mT + mt.diag_embed(self._d))
+        return self._full(self._w @ self._w.mT + diag_embed(self._d))
 
     @lazy_property
     def precision_matrix(self) -> Any:
         """D^-1 - A^T A, with A = L^-1 W^T D^-1 and C = L L^T."""
         a = self._within()
-        return self._full(mt.diag_embed(self._d.reciprocal()) - a.mT @ a)
+        return self._full(diag_embed(self._d.reciprocal()) - a.mT @ a)
 
     def _within(self) -> Any:
         scaled = self._scaled()
-        batch = mt.broadcast_shapes(tuple(self._small.shape[:-2]), tuple(scaled.shape[:-2]))
+        batch = broadcast_shapes(tuple(self._small.shape[:-2]), tuple(scaled.shape[:-2]))
         m, n = scaled.shape[-2:]
-        return mt.linalg.solve_triangular(self._small.expand(*batch, m, m), scaled.expand(*batch, m, n), upper=False)
+        return linalg.solve_triangular(self._small.expand(*batch, m, m), scaled.expand(*batch, m, n), upper=False)
 
     def rsample(self, sample_shape: Any = ()) -> Any:
         """loc + W z + D^1/2 z', with two normal vectors."""

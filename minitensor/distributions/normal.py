@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
-import minitensor as mt
+from minitensor._functions import erf, erfinv, log
 from minitensor.distributions import constraints
 from minitensor.distributions.compound import TransformedDistribution
 from minitensor.distributions.distribution import ExponentialFamily
@@ -69,22 +69,22 @@ class Normal(ExponentialFamily):
         """(1 + erf(z / sqrt 2)) / 2."""
         if self._validate_args:
             self._validate_sample(value)
-        return 0.5 * (1 + mt.erf((value - self.loc) / (self.scale * math.sqrt(2))))
+        return 0.5 * (1 + erf((value - self.loc) / (self.scale * math.sqrt(2))))
 
     def icdf(self, value: Any) -> Any:
         """The quantile, by erfinv."""
-        return self.loc + self.scale * mt.erfinv(2 * value - 1) * math.sqrt(2)
+        return self.loc + self.scale * erfinv(2 * value - 1) * math.sqrt(2)
 
     def entropy(self) -> Any:
         """log(scale sqrt(2 pi e))."""
-        return 0.5 * (1 + math.log(2 * math.pi)) + mt.log(self.scale)
+        return 0.5 * (1 + math.log(2 * math.pi)) + log(self.scale)
 
     @property
     def _natural_params(self) -> tuple[Any, ...]:
         return self.loc / self.variance, -0.5 / self.variance
 
     def _log_normalizer(self, x: Any, y: Any) -> Any:
-        return -0.25 * x * x / y + 0.5 * mt.log(-math.pi / y)
+        return -0.25 * x * x / y + 0.5 * log(-math.pi / y)
 
 
 class LogNormal(TransformedDistribution):

@@ -6,7 +6,21 @@ from collections.abc import Callable
 from numbers import Number
 from typing import Any
 
-import minitensor as mt
+from minitensor import dtypes
+from minitensor._C import Tensor, get_default_dtype
+from minitensor._functions import (
+    broadcast_tensors,
+    log,
+    log1p,
+    rand,
+    randn,
+    sigmoid,
+    softmax,
+    tensor,
+    tril_indices,
+    zeros,
+)
+from minitensor.autograd import enable_grad
 from minitensor.overrides import is_tensor_like
 
 __all__ = [
@@ -27,30 +41,30 @@ def broadcast_all(*values: Any) -> tuple[Any, ...]:
 
     ValueError for what is neither a tensor, nor a number, nor an object with `__torch_function__`.
     """
-    tensors = [value for value in values if isinstance(value, mt.Tensor)]
+    tensors = [value for value in values if isinstance(value, Tensor)]
     for value in values:
         if not isinstance(value, Number) and not is_tensor_like(value):
             raise ValueError(f"Input arguments must all be instances of Number or Tensor, got {type(value).__name__}")
-    dtype = tensors[0].dtype if tensors else mt.get_default_dtype()
+    dtype = tensors[0].dtype if tensors else get_default_dtype()
     device = tensors[0].device if tensors else None
-    made = [mt.tensor(v, dtype=dtype, device=device) if isinstance(v, Number) else v for v in values]
-    return tuple(mt.broadcast_tensors(*made))
+    made = [tensor(v, dtype=dtype, device=device) if isinstance(v, Number) else v for v in values]
+    return tuple(broadcast_tensors(*made))
 
 
 def as_numbers(*values: Any) -> bool:
     """Whether none of the values is a tensor, so that they have no shape."""
-    return not any(isinstance(value, mt.Tensor) for value in values)
+    return not any(isinstance(value, Tensor) for value in values)
 
 
 def standard_normal(shape: Any, dtype: Any, device: Any) -> Any:
     """Samples of the normal distribution of mean 0 and variance 1."""
-    return mt.randn(tuple(shape), dtype=dtype, device=device)
+    return randn(tuple(shape), dtype=dtype, device=device)
 
 
 def uniform_inside(shape: Any, like: Any) -> Any:
     """Uniform samples in (0, 1), whose logarithms, and those of 1 - u, are finite."""
-    finfo = mt.finfo(like.dtype)
-    return mt.rand(tuple(shape), dtype=like.dtype, device=like.device).clamp(min=finfo.tiny, max=1 - finfo.eps)
+    finfo = dtypes.finfo(like.dtype)
+    return rand(tuple(shape), dtype=like.dtype, device=like.device).clamp(min=finfo.tiny, max=1 - finfo.eps)
 
 
 def sum_rightmost(value: Any, dims: int) -> Any:
@@ -64,19 +78,19 @@ _standard_normal, _sum_rightmost = standard_normal, sum_rightmost
 
 def logits_to_probs(logits: Any, is_binary: bool = False) -> Any:
     """Probabilities: the sigmoid of log odds, or the softmax over the last dimension of log weights."""
-    return mt.sigmoid(logits) if is_binary else mt.softmax(logits, -1)
+    return sigmoid(logits) if is_binary else softmax(logits, -1)
 
 
 def clamp_probs(probs: Any) -> Any:
     """Probabilities kept eps away from 0 and 1, so that the logarithms of both are finite."""
-    eps = mt.finfo(probs.dtype).eps
+    eps = dtypes.finfo(probs.dtype).eps
     return probs.clamp(min=eps, max=1 - eps)
 
 
 def probs_to_logits(probs: Any, is_binary: bool = False) -> Any:
     """Log odds, or logarithms over the last dimension, of clamped probabilities."""
     clamped = clamp_probs(probs)
-    return mt.log(clamped) - mt.log1p(-clamped) if is_binary else mt.log(clamped)
+    return log(clamped) - log1p(-clamped) if is_binary else log(clamped)
 
 
 def tril_matrix_to_vec(mat: Any, diag: int = 0) -> Any:
@@ -84,7 +98,7 @@ def tril_matrix_to_vec(mat: Any, diag: int = 0) -> Any:
     n = mat.shape[-1]
     if not -n <= diag < n:
         raise ValueError(f"diag ({diag}) provided is outside [{-n}, {n - 1}].")
-    rows, columns = mt.tril_indices(n, n, diag)
+    rows, columns = tril_indices(n, n, diag)
     return mat[..., rows, columns]
 
 
@@ -99,8 +113,8 @@ def vec_to_tril_matrix(vec: Any, diag: int = 0) -> Any:
             f"The size of last dimension is {count} which cannot be expressed as the lower triangular part of a "
             "square D x D matrix."
         )
-    rows, columns = mt.tril_indices(n, n, diag)
-    flat = mt.zeros(*vec.shape[:-1], n * n, dtype=vec.dtype, device=vec.device)
+    rows, columns = tril_indices(n, n, diag)
+    flat = zeros(*vec.shape[:-1], n * n, dtype=vec.dtype, device=vec.device)
     places = (rows * n + columns).to(vec.device).expand(vec.shape)
     return flat.scatter(-1, places, vec).reshape(*vec.shape[:-1], n, n)
 
@@ -123,7 +137,7 @@ class lazy_property:  # noqa: N801  (PyTorch's name)
         """The value; of the class, a property."""
         if instance is None:
             return _PropertyOfClass(self.wrapped)
-        with mt.enable_grad():
+        with enable_grad():
             value = self.wrapped(instance)
         setattr(instance, self.__name__, value)
         return value

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import minitensor as mt
+from minitensor._C import Size
+from minitensor._functions import as_tensor, full_like, lgamma, rand
 from minitensor.distributions import constraints
 from minitensor.distributions.categorical import Categorical
 from minitensor.distributions.compound import TransformedDistribution
@@ -41,7 +42,7 @@ class LogitRelaxedBernoulli(ProbsOrLogits, Distribution):
         """By a uniform sample's log odds."""
         shape = self._extended_shape(sample_shape)
         probs = clamp_probs(self.probs.expand(shape))
-        u = clamp_probs(mt.rand(tuple(shape), dtype=probs.dtype, device=probs.device))
+        u = clamp_probs(rand(tuple(shape), dtype=probs.dtype, device=probs.device))
         logistic = u.log() - (-u).log1p()
         return (logistic + probs.log() - (-probs).log1p()) / self.temperature
 
@@ -50,7 +51,7 @@ class LogitRelaxedBernoulli(ProbsOrLogits, Distribution):
         if self._validate_args:
             self._validate_sample(value)
         d = self.logits - value * self.temperature
-        return mt.as_tensor(self.temperature).log() + d + 2 * logsigmoid(-d)
+        return as_tensor(self.temperature).log() + d + 2 * logsigmoid(-d)
 
 
 class RelaxedBernoulli(TransformedDistribution):
@@ -99,13 +100,13 @@ class ExpRelaxedCategorical(Distribution):
         self._categorical = Categorical(probs, logits)
         self.temperature = temperature
         super().__init__(
-            self._categorical.batch_shape, mt.Size(self._categorical.param_shape[-1:]), validate_args=validate_args
+            self._categorical.batch_shape, Size(self._categorical.param_shape[-1:]), validate_args=validate_args
         )
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
         """With the categories', expanded."""
         new = self._get_checked_instance(ExpRelaxedCategorical, _instance)
-        batch_shape = mt.Size(batch_shape)
+        batch_shape = Size(batch_shape)
         new.temperature = self.temperature
         new._categorical = self._categorical.expand(batch_shape)
         Distribution.__init__(new, batch_shape, self.event_shape, validate_args=False)
@@ -133,7 +134,7 @@ class ExpRelaxedCategorical(Distribution):
     def rsample(self, sample_shape: Any = ()) -> Any:
         """By Gumbel samples."""
         shape = self._extended_shape(sample_shape)
-        u = clamp_probs(mt.rand(tuple(shape), dtype=self.logits.dtype, device=self.logits.device))
+        u = clamp_probs(rand(tuple(shape), dtype=self.logits.dtype, device=self.logits.device))
         scores = (self.logits.expand(shape) - (-(u.log())).log()) / self.temperature
         return scores - scores.logsumexp(-1, True)
 
@@ -143,8 +144,8 @@ class ExpRelaxedCategorical(Distribution):
         if self._validate_args:
             self._validate_sample(value)
         score = self.logits - value * self.temperature
-        temperature = mt.as_tensor(self.temperature, dtype=score.dtype)
-        norm = mt.lgamma(mt.full_like(temperature, float(n))) + temperature.log() * (n - 1)
+        temperature = as_tensor(self.temperature, dtype=score.dtype)
+        norm = lgamma(full_like(temperature, float(n))) + temperature.log() * (n - 1)
         return (score - score.logsumexp(-1, True)).sum(-1) + norm
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
-import minitensor as mt
+from minitensor._functions import atan, empty, exp, expm1, full_like, isclose, log, log1p, rand, tan, where, zeros_like
 from minitensor.distributions import constraints
 from minitensor.distributions.compound import TransformedDistribution
 from minitensor.distributions.distribution import Distribution
@@ -36,7 +36,7 @@ class Cauchy(Distribution):
     @property
     def mean(self) -> Any:
         """NaN."""
-        return mt.full_like(self.loc, math.nan)
+        return full_like(self.loc, math.nan)
 
     @property
     def mode(self) -> Any:
@@ -46,12 +46,12 @@ class Cauchy(Distribution):
     @property
     def variance(self) -> Any:
         """Infinite."""
-        return mt.full_like(self.loc, math.inf)
+        return full_like(self.loc, math.inf)
 
     def rsample(self, sample_shape: Any = ()) -> Any:
         """loc + scale times a standard sample."""
         shape = self._extended_shape(sample_shape)
-        return self.loc + mt.empty(shape, dtype=self.loc.dtype, device=self.loc.device).cauchy_() * self.scale
+        return self.loc + empty(shape, dtype=self.loc.dtype, device=self.loc.device).cauchy_() * self.scale
 
     def log_prob(self, value: Any) -> Any:
         """-log(pi scale (1 + z^2))."""
@@ -64,11 +64,11 @@ class Cauchy(Distribution):
         """atan(z) / pi + 1 / 2."""
         if self._validate_args:
             self._validate_sample(value)
-        return mt.atan((value - self.loc) / self.scale) / math.pi + 0.5
+        return atan((value - self.loc) / self.scale) / math.pi + 0.5
 
     def icdf(self, value: Any) -> Any:
         """loc + scale tan(pi (p - 1 / 2))."""
-        return mt.tan(math.pi * (value - 0.5)) * self.scale + self.loc
+        return tan(math.pi * (value - 0.5)) * self.scale + self.loc
 
     def entropy(self) -> Any:
         """log(4 pi scale)."""
@@ -135,17 +135,17 @@ class GeneralizedPareto(Distribution):
         """-log of the tail at a value, and k z, both with z held at 0 or above."""
         z = (value - self.loc) / self.scale
         k = self.concentration
-        plain = mt.isclose(k, mt.zeros_like(k))
-        divisor = mt.where(plain, 1.0, k)
-        product = mt.where(plain, 0.0, k * z)
-        return mt.where(plain, z, mt.log1p(product) / divisor), product
+        plain = isclose(k, zeros_like(k))
+        divisor = where(plain, 1.0, k)
+        product = where(plain, 0.0, k * z)
+        return where(plain, z, log1p(product) / divisor), product
 
     def log_prob(self, value: Any) -> Any:
         """-log(scale) - (1 + 1 / k) log(1 + k z)."""
         if self._validate_args:
             self._validate_sample(value)
         exponent, product = self._tail_exponent(value)
-        return -self.scale.log() - exponent - mt.log1p(product)
+        return -self.scale.log() - exponent - log1p(product)
 
     def log_survival_function(self, value: Any) -> Any:
         """The logarithm of the probability of a draw above the value."""
@@ -155,30 +155,30 @@ class GeneralizedPareto(Distribution):
 
     def log_cdf(self, value: Any) -> Any:
         """The logarithm of `cdf`."""
-        return mt.log1p(-mt.exp(self.log_survival_function(value)))
+        return log1p(-exp(self.log_survival_function(value)))
 
     def cdf(self, value: Any) -> Any:
         """1 less the tail."""
-        return -mt.expm1(self.log_survival_function(value))
+        return -expm1(self.log_survival_function(value))
 
     def icdf(self, value: Any) -> Any:
         """loc + scale ((1 - p)^-k - 1) / k."""
         k = self.concentration
-        plain = mt.isclose(k, mt.zeros_like(k))
-        exponent = -mt.log1p(-value)
-        z = mt.where(plain, exponent, mt.expm1(k * exponent) / mt.where(plain, 1.0, k))
+        plain = isclose(k, zeros_like(k))
+        exponent = -log1p(-value)
+        z = where(plain, exponent, expm1(k * exponent) / where(plain, 1.0, k))
         return self.loc + self.scale * z
 
     def rsample(self, sample_shape: Any = ()) -> Any:
         """The quantile of a uniform sample."""
         shape = self._extended_shape(sample_shape)
-        return self.icdf(mt.rand(tuple(shape), dtype=self.loc.dtype, device=self.loc.device))
+        return self.icdf(rand(tuple(shape), dtype=self.loc.dtype, device=self.loc.device))
 
     @property
     def mean(self) -> Any:
         """loc + scale / (1 - k); infinite from k = 1 on."""
         k = self.concentration
-        return mt.where(k < 1, self.loc + self.scale / (1 - k), math.inf)
+        return where(k < 1, self.loc + self.scale / (1 - k), math.inf)
 
     @property
     def mode(self) -> Any:
@@ -189,15 +189,15 @@ class GeneralizedPareto(Distribution):
     def variance(self) -> Any:
         """scale^2 / ((1 - k)^2 (1 - 2 k)); infinite from k = 1 / 2 on."""
         k = self.concentration
-        return mt.where(k < 0.5, self.scale.square() / ((1 - k).square() * (1 - 2 * k)), math.inf)
+        return where(k < 0.5, self.scale.square() / ((1 - k).square() * (1 - 2 * k)), math.inf)
 
     def entropy(self) -> Any:
         """log(scale) + k + 1."""
-        return mt.log(self.scale) + self.concentration + 1
+        return log(self.scale) + self.concentration + 1
 
     @constraints.dependent_property(is_discrete=False, event_dim=0)
     def support(self) -> Any:
         """From loc on; below k = 0 up to loc - scale / k."""
         negative = self.concentration < 0
-        end = self.loc - self.scale / mt.where(negative, self.concentration, 1.0)
-        return constraints.interval(self.loc, mt.where(negative, end, math.inf))
+        end = self.loc - self.scale / where(negative, self.concentration, 1.0)
+        return constraints.interval(self.loc, where(negative, end, math.inf))

@@ -9,7 +9,10 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
-import minitensor as mt
+from minitensor import special
+from minitensor._C import float64
+from minitensor._functions import arange, cos, empty_like, rand, where
+from minitensor.autograd import no_grad
 from minitensor.distributions import constraints
 from minitensor.distributions.distribution import Distribution
 from minitensor.distributions.parameters import broadcast_all
@@ -36,19 +39,19 @@ class VonMises(Distribution):
             self._validate_sample(value)
         k = self.concentration
         # I0(k) = exp(k) i0e(k), which does not overflow.
-        return k * (mt.cos(value - self.loc) - 1) - math.log(2 * math.pi) - mt.special.i0e(k).log()
+        return k * (cos(value - self.loc) - 1) - math.log(2 * math.pi) - special.i0e(k).log()
 
     def sample(self, sample_shape: Any = ()) -> Any:
         """By rejection from a wrapped Cauchy distribution, in float64."""
         shape = tuple(self._extended_shape(sample_shape))
-        with mt.no_grad():
+        with no_grad():
             loc, k = self.loc.double().expand(shape).reshape(-1), self.concentration.double().expand(shape).reshape(-1)
             r = _envelope(k)
-            angles = mt.empty_like(k)
-            wanted = mt.arange(k.numel(), device=k.device)
+            angles = empty_like(k)
+            wanted = arange(k.numel(), device=k.device)
             while wanted.numel():
-                u = mt.rand((3, wanted.numel()), dtype=mt.float64, device=k.device)
-                z = mt.cos(math.pi * u[0])
+                u = rand((3, wanted.numel()), dtype=float64, device=k.device)
+                z = cos(math.pi * u[0])
                 f = (1 + r[wanted] * z) / (r[wanted] + z)
                 c = k[wanted] * (r[wanted] - f)
                 taken = (c * (2 - c) > u[1]) | ((c / u[1]).log() + 1 - c >= 0)
@@ -71,11 +74,11 @@ class VonMises(Distribution):
     def variance(self) -> Any:
         """The circular variance 1 - I1(k) / I0(k)."""
         k = self.concentration
-        return 1 - mt.special.i1e(k) / mt.special.i0e(k)
+        return 1 - special.i1e(k) / special.i0e(k)
 
 
 def _envelope(k: Any) -> Any:
     """The parameter r of the wrapped Cauchy distribution; by a series where the closed form loses its digits."""
     tau = 1 + (1 + 4 * k * k).sqrt()
     rho = (tau - (2 * tau).sqrt()) / (2 * k)
-    return mt.where(k < 1e-5, 1 / k + k, (1 + rho * rho) / (2 * rho))
+    return where(k < 1e-5, 1 / k + k, (1 + rho * rho) / (2 * rho))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import minitensor as mt
+from minitensor import nn
+from minitensor._C import Tensor
 from minitensor.fx.graph import Graph
 from minitensor.fx.node import Node, map_arg
 from minitensor.fx.proxy import Proxy
@@ -18,13 +19,13 @@ def decomposed(program: Any, table: dict[Any, Callable[..., Any]]) -> Graph:
     """The program's graph, where calls of the table's functions are those that their replacements make on proxies."""
     tracer = Tracer()
     graph = tracer.graph = Graph()
-    tracer.root = mt.nn.Module()
+    tracer.root = nn.Module()
     tracer._constants, tracer._paths = {}, {}
     values: dict[Node, Any] = {}
     for node in program.graph.nodes:
         function = node.target if node.op == "call_function" else None
         if node.op == "call_method":
-            function = getattr(mt.Tensor, node.target, None)
+            function = getattr(Tensor, node.target, None)
         replacement = table.get(function) if function is not None else None
         if replacement is None:
             values[node] = graph.node_copy(node, lambda n: values[n])

@@ -6,7 +6,9 @@ import inspect
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import minitensor as mt
+from minitensor._C import Tensor
+from minitensor._functions import arange
+from minitensor.autograd import no_grad
 from minitensor.export.errors import UserError
 from minitensor.utils import _pytree
 
@@ -134,7 +136,7 @@ class ShapesCollection:
         self._shapes: dict[int, Any] = {}
 
     def __setitem__(self, t: Any, shape: Any) -> None:
-        if not isinstance(t, (mt.Tensor, int)):
+        if not isinstance(t, (Tensor, int)):
             raise AssertionError(f"Cannot assign shape to non-tensor or int type {type(t)}")
         known = self._shapes.get(id(t))
         if known is not None and known != shape:
@@ -142,7 +144,7 @@ class ShapesCollection:
         self._shapes[id(t)] = shape
 
     def __getitem__(self, t: Any) -> Any:
-        if not isinstance(t, (mt.Tensor, int)):
+        if not isinstance(t, (Tensor, int)):
             raise AssertionError(f"Cannot assign shape to non-tensor or int type {type(t)}")
         return self._shapes.setdefault(id(t), {})
 
@@ -187,7 +189,7 @@ class AdditionalInputs:
 
         def shape(*leaves: Any) -> Any:
             first = leaves[0]
-            if not isinstance(first, mt.Tensor):
+            if not isinstance(first, Tensor):
                 if any(leaf != first for leaf in leaves):
                     raise UserError(f"additional inputs differ in a value that is no tensor: {leaves}")
                 return None
@@ -237,7 +239,7 @@ def specs_of(mod: Any, args: tuple[Any, ...], kwargs: dict[str, Any], shapes: An
 def _fit(where: str, value: Any, shape: Any, found: dict[int, dict[int, Any]]) -> None:
     if shape is None:
         return
-    if isinstance(value, mt.Tensor):
+    if isinstance(value, Tensor):
         if isinstance(shape, dict):
             items = shape
         elif isinstance(shape, (tuple, list)):
@@ -287,11 +289,11 @@ def _children(value: Any) -> dict[Any, Any] | None:
     return None if spec.is_leaf() else dict(enumerate(leaves))
 
 
-def resized(value: mt.Tensor, sizes: dict[int, int]) -> mt.Tensor:
+def resized(value: Tensor, sizes: dict[int, int]) -> Tensor:
     """A tensor with other sizes in some dimensions, of the values that it has: indices stay indices."""
-    with mt.no_grad():
+    with no_grad():
         made = value.detach()
         for dim, size in sizes.items():
-            made = made.index_select(dim, mt.arange(size, device=value.device) % value.shape[dim])
+            made = made.index_select(dim, arange(size, device=value.device) % value.shape[dim])
         made = made.contiguous() if made is value or not sizes else made
     return made.requires_grad_(value.requires_grad) if value.requires_grad else made

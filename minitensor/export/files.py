@@ -19,7 +19,8 @@ import zipfile
 import zlib
 from typing import IO, Any
 
-import minitensor as mt
+from minitensor import _C, nn
+from minitensor._C import Tensor
 from minitensor.export.nodes import decode, decode_graph, encode, encode_graph
 from minitensor.export.program import ExportedProgram, InputTensor, ModuleCallEntry, ModuleCallSignature, ValueRanges
 from minitensor.export.signature import (
@@ -76,7 +77,7 @@ def to_bytes(ep: ExportedProgram, extra_files: dict[str, Any] | None = None) -> 
     example = None
     if ep.example_inputs is not None:
         leaves = _pytree.tree_leaves(ep.example_inputs)
-        example = {str(i): x for i, x in enumerate(leaves) if isinstance(x, mt.Tensor)}
+        example = {str(i): x for i, x in enumerate(leaves) if isinstance(x, Tensor)}
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w") as file:
 
@@ -95,10 +96,10 @@ def to_bytes(ep: ExportedProgram, extra_files: dict[str, Any] | None = None) -> 
     return stream.getvalue()
 
 
-def _distinct(tensors: dict[str, mt.Tensor]) -> tuple[dict[str, mt.Tensor], dict[str, str]]:
+def _distinct(tensors: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Each tensor once, and the other names of those."""
     first: dict[int, str] = {}
-    found: dict[str, mt.Tensor] = {}
+    found: dict[str, Tensor] = {}
     same: dict[str, str] = {}
     for name, tensor in tensors.items():
         if (known := first.setdefault(id(tensor), name)) != name:
@@ -126,7 +127,7 @@ def _described(ep: ExportedProgram) -> dict[str, Any]:
         "modules": [entry.fqn for entry in ep.module_call_graph[1:]],
         "parameters_of_forward": None if signature is None else signature.forward_arg_names,
         "requires_grad": [n for n, t in ep.state_dict.items() if t.requires_grad],
-        "parameters": [n for n, t in ep.state_dict.items() if isinstance(t, mt.nn.Parameter)],
+        "parameters": [n for n, t in ep.state_dict.items() if isinstance(t, nn.Parameter)],
     }  # fmt: skip
 
 
@@ -178,7 +179,7 @@ def _made(about: dict[str, Any], weights: bytes, constants: bytes, example: byte
     state: dict[str, Any] = unpack(weights)
     wants, parameters = set(about["requires_grad"]), set(about["parameters"])
     for name, tensor in state.items():
-        state[name] = mt.nn.Parameter(tensor, name in wants) if name in parameters else tensor
+        state[name] = nn.Parameter(tensor, name in wants) if name in parameters else tensor
     state.update({name: state[other] for name, other in about["same_weights"].items()})
     held = unpack(constants)
     held.update({name: held[other] for name, other in about["same_constants"].items()})
@@ -186,7 +187,7 @@ def _made(about: dict[str, Any], weights: bytes, constants: bytes, example: byte
     outputs = [OutputSpec(OutputKind[k], _of_argument(a), t) for k, a, t in about["outputs"]]
     infos = [
         InputTensor(
-            name, None if dtype is None else getattr(mt, dtype), [s if isinstance(s, int) else tuple(s) for s in sizes],
+            name, None if dtype is None else getattr(_C, dtype), [s if isinstance(s, int) else tuple(s) for s in sizes],
             decode(value),
         )
         for name, dtype, sizes, value in about["sizes"]

@@ -6,21 +6,25 @@ import math
 import operator
 from typing import Any
 
-import minitensor as mt
+import minitensor
 from minitensor import _C, overrides
+from minitensor._C import Tensor, device, dtype
+from minitensor._functions import add
+from minitensor.autograd import set_grad_enabled
+from minitensor.composite.layout import layout, memory_format
 from minitensor.export.sizes import guard
 from minitensor.fx.graph import Graph
 from minitensor.fx.node import Node, qualified_name
 
 __all__ = ["decode", "decode_graph", "encode", "encode_graph"]
 
-_OPS = (_C.Op, type(mt.add))
-_OWN = {"guard": guard, "getattr": getattr, "minitensor.set_grad_enabled": mt.set_grad_enabled}
+_OPS = (_C.Op, type(add))
+_OWN = {"guard": guard, "getattr": getattr, "minitensor.set_grad_enabled": set_grad_enabled}
 _OPERATORS = frozenset({
     "add", "sub", "mul", "floordiv", "truediv", "mod", "pow", "eq", "ne", "lt", "le", "gt", "ge", "getitem", "setitem",
     "neg",
 })  # fmt: skip
-_ENUMS = {"memory_format": mt.memory_format, "layout": mt.layout}
+_ENUMS = {"memory_format": memory_format, "layout": layout}
 
 
 def encode(value: Any) -> Any:
@@ -45,9 +49,9 @@ def encode(value: Any) -> Any:
         return {"slice": [encode(x) for x in (value.start, value.stop, value.step)]}
     if value is Ellipsis:
         return {"ellipsis": True}
-    if isinstance(value, mt.dtype):
+    if isinstance(value, dtype):
         return {"dtype": value.name}
-    if isinstance(value, mt.device):
+    if isinstance(value, device):
         return {"device": str(value)}
     for name, kind in _ENUMS.items():
         if isinstance(value, kind):
@@ -79,12 +83,12 @@ def decode(given: Any, nodes: dict[str, Node] | None = None) -> Any:
     if kind == "ellipsis":
         return Ellipsis
     if kind == "dtype":
-        found = getattr(mt, value)
-        if isinstance(found, mt.dtype):
+        found = getattr(_C, value)
+        if isinstance(found, dtype):
             return found
     if kind == "device":
-        return mt.device(value)
-    if kind in _ENUMS and isinstance(found := getattr(mt, value), _ENUMS[kind]):
+        return device(value)
+    if kind in _ENUMS and isinstance(found := getattr(minitensor, value), _ENUMS[kind]):
         return found
     if kind == "type":
         return {"bool": bool, "int": int, "float": float}[value]
@@ -114,7 +118,7 @@ def _found(name: str) -> Any:
     package, _, rest = name.partition(".")
     if package == "operator" and rest in _OPERATORS:
         return getattr(operator, rest)
-    found: Any = mt if package == "minitensor" else None
+    found: Any = minitensor if package == "minitensor" else None
     for part in rest.split("."):
         found = None if part.startswith("_") else getattr(found, part, None)
     if isinstance(found, _OPS):
@@ -159,7 +163,7 @@ def decode_graph(given: list[Any]) -> Graph:
 
 def _is_method(name: str) -> bool:
     known = overrides._attributes().get(name)
-    return isinstance(known, (*_OPS, type(mt.Tensor.dim), type(mt.Tensor.__add__)))
+    return isinstance(known, (*_OPS, type(Tensor.dim), type(Tensor.__add__)))
 
 
 _ATTRIBUTES = frozenset({"T", "mT", "H", "mH", "real", "imag", "data", "grad"})

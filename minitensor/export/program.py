@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-import minitensor as mt
+from minitensor import nn
+from minitensor._C import Tensor
 from minitensor.export.signature import (
     ExportGraphSignature,
     InputKind,
@@ -110,8 +111,8 @@ class ExportedProgram:
     _report: list[str]
 
     def __init__(
-        self, graph_module: GraphModule, graph_signature: ExportGraphSignature, state_dict: dict[str, mt.Tensor],
-        constants: dict[str, mt.Tensor], inputs: list[InputTensor], range_constraints: dict[str, ValueRanges],
+        self, graph_module: GraphModule, graph_signature: ExportGraphSignature, state_dict: dict[str, Tensor],
+        constants: dict[str, Tensor], inputs: list[InputTensor], range_constraints: dict[str, ValueRanges],
         module_call_graph: list[ModuleCallEntry], example_inputs: Any = None,
     ) -> None:  # fmt: skip
         """Made by `export` and `load`."""
@@ -137,12 +138,12 @@ class ExportedProgram:
         return self._graph_signature
 
     @property
-    def state_dict(self) -> dict[str, mt.Tensor]:
+    def state_dict(self) -> dict[str, Tensor]:
         """Parameters and buffers by their names."""
         return self._state_dict
 
     @property
-    def constants(self) -> dict[str, mt.Tensor]:
+    def constants(self) -> dict[str, Tensor]:
         """Tensors that the program has besides."""
         return self._constants
 
@@ -175,27 +176,27 @@ class ExportedProgram:
         """Which functions the graph calls: as the module called them."""
         return "TRAINING"
 
-    def parameters(self) -> Iterator[mt.nn.Parameter]:
+    def parameters(self) -> Iterator[nn.Parameter]:
         """The parameters."""
         for _, tensor in self.named_parameters():
             yield tensor
 
-    def named_parameters(self) -> Iterator[tuple[str, mt.nn.Parameter]]:
+    def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
         """The parameters with their names."""
         for name in self._graph_signature.parameters:
             yield name, self._state_dict[name]  # type: ignore[misc]
 
-    def buffers(self) -> Iterator[mt.Tensor]:
+    def buffers(self) -> Iterator[Tensor]:
         """The buffers."""
         for _, tensor in self.named_buffers():
             yield tensor
 
-    def named_buffers(self) -> Iterator[tuple[str, mt.Tensor]]:
+    def named_buffers(self) -> Iterator[tuple[str, Tensor]]:
         """The buffers with their names."""
         for name in self._graph_signature.buffers:
             yield name, self._tensor(name)
 
-    def _tensor(self, name: str) -> mt.Tensor:
+    def _tensor(self, name: str) -> Tensor:
         return self._state_dict[name] if name in self._state_dict else self._constants[name]
 
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
@@ -275,7 +276,7 @@ class _Checks:
                 if type(leaf) is not type(info.value) or leaf != info.value:
                     raise AssertionError(f"Guard failed: {info.name} == {info.value!r}, but it is {leaf!r}")
                 continue
-            if not isinstance(leaf, mt.Tensor):
+            if not isinstance(leaf, Tensor):
                 raise AssertionError(f"Guard failed: {info.name} is a tensor, but it is a {type(leaf).__name__}")
             if leaf.dtype != info.dtype:
                 raise AssertionError(f"Guard failed: {info.name}.dtype == {info.dtype}, but it is {leaf.dtype}")
@@ -412,7 +413,7 @@ def _attach(root: Any, path: str, value: Any) -> None:
         if part not in root._modules:
             root.add_module(part, Module())
         root = root._modules[part]
-    if isinstance(value, mt.nn.Parameter):
+    if isinstance(value, nn.Parameter):
         root.register_parameter(name, value)
     else:
         root.register_buffer(name, value)

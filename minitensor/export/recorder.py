@@ -7,7 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import minitensor as mt
+from minitensor._C import Tensor, is_grad_enabled
+from minitensor._functions import empty
+from minitensor.amp.state import is_autocast_enabled
+from minitensor.autograd import set_grad_enabled
 from minitensor.export.errors import UserError
 from minitensor.export.sizes import SymFloat, SymInt, guard, made, node_of, plain
 from minitensor.fx.graph import Graph
@@ -49,15 +52,15 @@ class Recorder(TorchFunctionMode):
         self.first_input: Node | None = None
         self.stack: list[tuple[str, str, type]] = []
         self._calls: dict[str, int] = {}
-        self._grad = mt.is_grad_enabled()
-        self._autocast = mt.is_autocast_enabled("cpu")
+        self._grad = is_grad_enabled()
+        self._autocast = is_autocast_enabled("cpu")
 
     # ---- what is known before
 
     def enter(self, name: str, value: Any, derived: bool = True) -> Node:
         """A placeholder for a tensor."""
         node = self.graph.placeholder(name)
-        if isinstance(value, mt.Tensor):
+        if isinstance(value, Tensor):
             node.meta["val"] = _shadow(value)
             self._known.setdefault(id(value), (value, node, (), derived))
         return node
@@ -86,10 +89,10 @@ class Recorder(TorchFunctionMode):
         if short == "__get__":
             short = name.split(".")[-2]
         if short == "__iter__" and args:
-            return iter(self.__torch_function__(mt.Tensor.unbind, types, (args[0], 0)))
+            return iter(self.__torch_function__(Tensor.unbind, types, (args[0], 0)))
         if short == "backward":
             raise UserError("export: backward() within a module can't be exported")
-        if mt.is_autocast_enabled("cpu") != self._autocast:
+        if is_autocast_enabled("cpu") != self._autocast:
             raise UserError("export: autocast within a module is no part of a graph; use it around the export")
         result = func(*map_aggregate(args, plain), **map_aggregate(kwargs, plain))
         found = _tensors(result)
@@ -166,7 +169,7 @@ class Recorder(TorchFunctionMode):
             raise UserError(f"export: to set {name.split('.')[-2]} of a tensor can't be exported")
         elif short in _OPERATORS:
             node = self.graph.call_function(_OPERATORS[short], given, named)
-        elif name.startswith("Tensor.") and getattr(mt.Tensor, short, None) is func:
+        elif name.startswith("Tensor.") and getattr(Tensor, short, None) is func:
             node = self.graph.call_method(short, given, named)
         else:
             node = self.graph.call_function(func, given, named)
@@ -174,14 +177,14 @@ class Recorder(TorchFunctionMode):
         if short == "__setitem__":
             self._known[id(args[0])] = (args[0], *self._known[id(args[0])][1:])
             return
-        node.meta["val"] = map_aggregate(result, lambda x: _shadow(x) if isinstance(x, mt.Tensor) else x)
+        node.meta["val"] = map_aggregate(result, lambda x: _shadow(x) if isinstance(x, Tensor) else x)
         for tensor, path in found:
             self._known[id(tensor)] = (tensor, node, path, derived)
 
     def _follow_grad_mode(self) -> None:
-        if mt.is_grad_enabled() != self._grad:
-            self._grad = mt.is_grad_enabled()
-            node = self.graph.call_function(mt.set_grad_enabled, (self._grad,))
+        if is_grad_enabled() != self._grad:
+            self._grad = is_grad_enabled()
+            node = self.graph.call_function(set_grad_enabled, (self._grad,))
             node.meta["nn_module_stack"] = list(self.stack)
 
     # ---- arguments
@@ -190,7 +193,7 @@ class Recorder(TorchFunctionMode):
         return map_aggregate(value, self._argument)
 
     def _argument(self, value: Any) -> Any:
-        return self._node(value) if isinstance(value, mt.Tensor) else node_of(value)
+        return self._node(value) if isinstance(value, Tensor) else node_of(value)
 
     def _node(self, tensor: Any) -> Node:
         """The node that a tensor is the result of; a constant's is made by its first use."""
@@ -235,7 +238,7 @@ class Recorder(TorchFunctionMode):
 
     def finish(self, outputs: list[Any]) -> list[Any]:
         """The nodes of the results; the graph ends with them. Sizes that nobody used are taken out."""
-        if mt.is_grad_enabled() != self._grad:
+        if is_grad_enabled() != self._grad:
             self._follow_grad_mode()
         given = [self._argument(x) for x in outputs]
         if self._other is not None and len(self.log) != len(self._other):
@@ -262,7 +265,7 @@ def _constant(value: Any) -> Any:
 
 def _tensors(result: Any, path: tuple[int, ...] = ()) -> list[tuple[Any, tuple[int, ...]]]:
     """The tensors in a result, with their places."""
-    if isinstance(result, mt.Tensor):
+    if isinstance(result, Tensor):
         return [(result, path)]
     if isinstance(result, (tuple, list)):
         return [found for i, item in enumerate(result) for found in _tensors(item, (*path, i))]
@@ -270,4 +273,4 @@ def _tensors(result: Any, path: tuple[int, ...] = ()) -> list[tuple[Any, tuple[i
 
 
 def _shadow(value: Any) -> Any:
-    return mt.empty(tuple(value.shape), dtype=value.dtype, device="meta")
+    return empty(tuple(value.shape), dtype=value.dtype, device="meta")

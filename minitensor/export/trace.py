@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from contextlib import contextmanager
 from typing import Any
 
-import minitensor as mt
 from minitensor import compiler
+from minitensor._C import Tensor
+from minitensor._functions import set_rng_state
+from minitensor.autograd import no_grad
 from minitensor.export.dims import Dim, resized, specs_of
 from minitensor.export.errors import UserError
 from minitensor.export.program import ExportedProgram, InputTensor, ModuleCallEntry, ModuleCallSignature, ValueRanges
@@ -28,6 +30,7 @@ from minitensor.export.sizes import SymFloat, SymInt
 from minitensor.fx.graph_module import GraphModule
 from minitensor.fx.node import Node
 from minitensor.nn import Module
+from minitensor.random import get_rng_state
 from minitensor.utils import _pytree
 
 __all__ = ["draft_export", "export"]
@@ -244,7 +247,7 @@ def _run(
             id(value): f"{path}.{name}" if path else name
             for path, module in mod.named_modules()
             for name, value in vars(module).items()
-            if isinstance(value, mt.Tensor)
+            if isinstance(value, Tensor)
         }
     )
     args, kwargs = _pytree.tree_unflatten(leaves, in_spec)
@@ -261,7 +264,7 @@ def _apart(leaves: list[Any]) -> list[Any]:
     seen: set[int] = set()
     found = []
     for leaf in leaves:
-        again = isinstance(leaf, mt.Tensor) and id(leaf) in seen
+        again = isinstance(leaf, Tensor) and id(leaf) in seen
         found.append(leaf.detach().requires_grad_(leaf.requires_grad) if again else leaf)
         seen.add(id(leaf))
     return found
@@ -270,10 +273,10 @@ def _apart(leaves: list[Any]) -> list[Any]:
 @contextmanager
 def _restored(mod: Any, leaves: list[Any]) -> Any:
     """What a run changes is as before afterwards: buffers, inputs, random numbers. Gives a function that says what."""
-    state = mt.get_rng_state()
+    state = get_rng_state()
     held = [(OutputKind.PARAMETER_MUTATION, name, t) for name, t in mod.named_parameters()]
     held += [(OutputKind.BUFFER_MUTATION, name, t) for name, t in mod.named_buffers()]
-    held += [(OutputKind.USER_INPUT_MUTATION, None, t) for t in leaves if isinstance(t, mt.Tensor)]
+    held += [(OutputKind.USER_INPUT_MUTATION, None, t) for t in leaves if isinstance(t, Tensor)]
     versions = [t._version for _, _, t in held]
     copies = [None if kind is OutputKind.PARAMETER_MUTATION else t.detach().clone() for kind, _, t in held]
 
@@ -284,9 +287,9 @@ def _restored(mod: Any, leaves: list[Any]) -> Any:
     try:
         yield lambda: mutated
     finally:
-        mt.set_rng_state(state)
+        set_rng_state(state)
         mutated += changed()
-        with mt.no_grad():
+        with no_grad():
             for (_, _, tensor), copied, version in zip(held, copies, versions, strict=True):
                 if tensor._version != version and copied is not None:
                     tensor.data.copy_(copied)
@@ -336,7 +339,7 @@ def _program(
     ranges = {symbol.name: ValueRanges(symbol.low, symbol.high) for symbol in symbols}
     for number, leaf in enumerate(leaves):
         name = next(order).name
-        if not isinstance(leaf, mt.Tensor):
+        if not isinstance(leaf, Tensor):
             inputs.append(InputSpec(InputKind.USER_INPUT, ConstantArgument(name, leaf), None))
             infos.append(InputTensor(names[number], None, [], leaf))
             continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 from typing import Any
 
-import minitensor as mt
+from minitensor import nn
 from minitensor.export.program import ExportedProgram
 from minitensor.export.signature import InputKind, OutputKind
 from minitensor.fx.graph import Graph
@@ -116,7 +116,7 @@ def _place(root: Any, path: str, value: Any) -> None:
         root = root._modules[part]
     if name in root._parameters or name in root._buffers:
         return
-    if isinstance(value, mt.nn.Parameter):
+    if isinstance(value, nn.Parameter):
         root.register_parameter(name, value)
     else:
         root.register_buffer(name, value)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import minitensor as mt
+from minitensor import _C
+from minitensor._C import Tensor, uint8
+from minitensor._functions import empty, frombuffer
 from minitensor.serialization.safetensors import _NAMES
 
 __all__ = ["pack", "unpack"]
@@ -13,7 +15,7 @@ __all__ = ["pack", "unpack"]
 _CODES = {name: code for code, name in _NAMES.items()}
 
 
-def pack(tensors: dict[str, mt.Tensor]) -> bytes:
+def pack(tensors: dict[str, Tensor]) -> bytes:
     """The bytes. RuntimeError for a dtype that the format has not."""
     header: dict[str, Any] = {}
     parts: list[bytes] = []
@@ -22,7 +24,7 @@ def pack(tensors: dict[str, mt.Tensor]) -> bytes:
         if tensor.dtype.name not in _CODES:
             raise RuntimeError(f"the safetensors format has no dtype {tensor.dtype.name} (tensor '{name}')")
         flat = tensor.detach().cpu().contiguous().reshape(-1)
-        data = flat.view(mt.uint8).numpy().tobytes() if flat.numel() else b""
+        data = flat.view(uint8).numpy().tobytes() if flat.numel() else b""
         header[name] = {
             "dtype": _CODES[tensor.dtype.name], "shape": list(tensor.shape), "data_offsets": [at, at + len(data)]
         }  # fmt: skip
@@ -33,7 +35,7 @@ def pack(tensors: dict[str, mt.Tensor]) -> bytes:
     return len(text).to_bytes(8, "little") + text + b"".join(parts)
 
 
-def unpack(data: bytes) -> dict[str, mt.Tensor]:
+def unpack(data: bytes) -> dict[str, Tensor]:
     """The tensors. RuntimeError if the bytes are no such file."""
     try:
         length = int.from_bytes(data[:8], "little")
@@ -43,9 +45,9 @@ def unpack(data: bytes) -> dict[str, mt.Tensor]:
             if name == "__metadata__":
                 continue
             begin, end = entry["data_offsets"]
-            dtype = getattr(mt, _NAMES[entry["dtype"]])
+            dtype = getattr(_C, _NAMES[entry["dtype"]])
             part = data[8 + length + begin : 8 + length + end]
-            flat = mt.frombuffer(bytearray(part), dtype=dtype) if part else mt.empty(0, dtype=dtype)
+            flat = frombuffer(bytearray(part), dtype=dtype) if part else empty(0, dtype=dtype)
             found[name] = flat.reshape(entry["shape"])
         return found
     except (ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import minitensor as mt
+from minitensor import autograd
+from minitensor._C import Tensor, float64
 from minitensor.extend.definition import has_shape_rule
 
 __all__ = ["check"]
@@ -18,18 +19,20 @@ def check(op: Any, samples: Sequence[tuple[Any, ...]], *, gradients: bool = True
     kernel bit for bit; the gradient against finite differences, for the samples whose floating-point tensors are
     float64 (with `gradients`).
     """
+    from minitensor_jit import jit_scope
+
     for sample in samples:
         expected = _results(op(*sample))
         if has_shape_rule(op):
             _compare("the shape rule", _results(op(*map(_meta, sample))), expected, bits=False)
-        with mt.jit_scope():
+        with jit_scope():
             recorded = _results(op(*sample))
             # Something to compute with it, so that there is a cluster to be in.
             more = [t + t if t.is_floating_point() else t for t in recorded]
         _compare("the recorded op", recorded, expected, bits=True)
         del more
         _check_lowering(op, sample, expected)
-        tensors = [a for a in sample if isinstance(a, mt.Tensor) and a.dtype is mt.float64]
+        tensors = [a for a in sample if isinstance(a, Tensor) and a.dtype is float64]
         if gradients and tensors and op.row.vjp is not None:
             _check_gradient(op, sample)
 
@@ -38,12 +41,14 @@ def _check_lowering(op: Any, sample: tuple[Any, ...], expected: list[Any]) -> No
     """What is recorded falls back to the kernel where it can't be compiled; this does not."""
     if op.row.lower is None:
         return
+    from minitensor_jit import InvalidArgumentError, LoweringError, function
+
     try:
-        compiled = mt.function(lambda: op(*sample), jit_compile=True)()
-    except mt.jit.LoweringError as error:
+        compiled = function(lambda: op(*sample), jit_compile=True)()
+    except LoweringError as error:
         raise AssertionError(str(error)) from error
-    except mt.jit.InvalidArgumentError as error:
-        if isinstance(error.__cause__, mt.jit.LoweringError):
+    except InvalidArgumentError as error:
+        if isinstance(error.__cause__, LoweringError):
             raise AssertionError(str(error.__cause__)) from error
         return  # `refuse` has a reason
     _compare("the compiled op", _results(compiled), expected, bits=True)
@@ -54,7 +59,7 @@ def _results(made: Any) -> list[Any]:
 
 
 def _meta(argument: Any) -> Any:
-    return argument.to(device="meta") if isinstance(argument, mt.Tensor) else argument
+    return argument.to(device="meta") if isinstance(argument, Tensor) else argument
 
 
 def _compare(what: str, got: list[Any], expected: list[Any], bits: bool) -> None:
@@ -69,7 +74,7 @@ def _compare(what: str, got: list[Any], expected: list[Any], bits: bool) -> None
 
 
 def _check_gradient(op: Any, sample: tuple[Any, ...]) -> None:
-    places = [i for i, a in enumerate(sample) if isinstance(a, mt.Tensor) and a.dtype is mt.float64]
+    places = [i for i, a in enumerate(sample) if isinstance(a, Tensor) and a.dtype is float64]
     inputs = tuple(sample[i].detach().clone().requires_grad_() for i in places)
 
     def function(*tensors: Any) -> Any:
@@ -78,4 +83,4 @@ def _check_gradient(op: Any, sample: tuple[Any, ...]) -> None:
             arguments[i] = t
         return op(*arguments)
 
-    mt.autograd.gradcheck(function, inputs)
+    autograd.gradcheck(function, inputs)

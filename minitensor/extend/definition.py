@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-import minitensor as mt
 from minitensor import _C
+from minitensor._C import Tensor
+from minitensor._functions import broadcast_shapes, empty, from_numpy, result_type, tensor
 from minitensor.ops import row
 
 __all__ = ["has_shape_rule", "op"]
@@ -82,28 +83,28 @@ def has_shape_rule(made: _C.Op) -> bool:
 
 def _broadcast(*arguments: Any) -> Any:
     """The shape rule of elementwise ops."""
-    tensors = [a for a in arguments if isinstance(a, mt.Tensor)]
+    tensors = [a for a in arguments if isinstance(a, Tensor)]
     dtype = tensors[0].dtype
     for other in tensors[1:]:
-        dtype = mt.result_type(mt.empty(tensors[0].shape, dtype=dtype, device="meta"), other)
-    size = mt.broadcast_shapes(*(tuple(t.shape) for t in tensors))
-    return mt.empty(tuple(size), dtype=dtype, device="meta")
+        dtype = result_type(empty(tensors[0].shape, dtype=dtype, device="meta"), other)
+    size = broadcast_shapes(*(tuple(t.shape) for t in tensors))
+    return empty(tuple(size), dtype=dtype, device="meta")
 
 
 def _of_arrays(name: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
     """A kernel of arrays as one of tensors."""
 
     def run(*arguments: Any) -> Any:
-        result = kernel(*(a.numpy() if isinstance(a, mt.Tensor) else a for a in arguments))
+        result = kernel(*(a.numpy() if isinstance(a, Tensor) else a for a in arguments))
         return tuple(_tensor(name, r) for r in result) if isinstance(result, tuple) else _tensor(name, result)
 
     return run
 
 
-def _tensor(name: str, result: Any) -> mt.Tensor:
-    if isinstance(result, mt.Tensor):
+def _tensor(name: str, result: Any) -> Tensor:
+    if isinstance(result, Tensor):
         return result
     if not isinstance(result, (np.ndarray, np.generic)):
         raise TypeError(f"the kernel of '{name}' must return NumPy arrays, got {type(result).__name__}")
     array = np.asarray(result)
-    return mt.tensor(array) if not array.flags.writeable else mt.from_numpy(array)
+    return tensor(array) if not array.flags.writeable else from_numpy(array)

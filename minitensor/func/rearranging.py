@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-import minitensor as mt
+from minitensor._C import Tensor
+from minitensor._functions import stack
 
 __all__ = ["rearrange"]
 
 _REST = "..."
 
 
-def rearrange(tensor: Any, pattern: str, **axes_lengths: int) -> mt.Tensor:
+def rearrange(tensor: Any, pattern: str, **axes_lengths: int) -> Tensor:
     """Return a tensor with its dimensions as a pattern says, as einops' function of that name.
 
     `"b (h w) c -> b c h w"` splits the second dimension and moves the last one: names in parentheses are one dimension,
@@ -24,8 +25,8 @@ def rearrange(tensor: Any, pattern: str, **axes_lengths: int) -> mt.Tensor:
     if not isinstance(pattern, str):
         raise TypeError(f"rearrange: expected a pattern, got {type(pattern).__name__}")
     if isinstance(tensor, Sequence) and not isinstance(tensor, str):
-        tensor = mt.stack(list(tensor))
-    if not isinstance(tensor, mt.Tensor):
+        tensor = stack(list(tensor))
+    if not isinstance(tensor, Tensor):
         raise TypeError(f"rearrange: expected a tensor, or a list of tensors, got {type(tensor).__name__}")
     sides = pattern.split("->")
     if len(sides) != 2:

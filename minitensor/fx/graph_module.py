@@ -7,7 +7,9 @@ import itertools
 import linecache
 from typing import Any
 
-import minitensor as mt
+import minitensor
+from minitensor import nn
+from minitensor._C import Tensor
 from minitensor.fx.code import PythonCode
 from minitensor.fx.graph import Graph
 from minitensor.fx.node import package
@@ -17,7 +19,7 @@ __all__ = ["GraphModule"]
 _numbers = itertools.count()
 
 
-class GraphModule(mt.nn.Module):
+class GraphModule(nn.Module):
     """A module with a graph, whose `forward` is made of it: set `graph`, or change it and call :meth:`recompile`."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
@@ -33,7 +35,7 @@ class GraphModule(mt.nn.Module):
         """
         super().__init__()
         type(self).__name__ = type(self).__qualname__ = class_name
-        if isinstance(root, mt.nn.Module):
+        if isinstance(root, nn.Module):
             self.training = root.training
         for node in graph.nodes:
             if node.op not in ("get_attr", "call_module"):
@@ -84,9 +86,9 @@ class GraphModule(mt.nn.Module):
         place: Any = self
         for part in path:
             if not hasattr(place, part):
-                setattr(place, part, mt.nn.Module())
+                setattr(place, part, nn.Module())
             place = getattr(place, part)
-            if not isinstance(place, mt.nn.Module):
+            if not isinstance(place, nn.Module):
                 return False
         place.add_module(name, m)
         return True
@@ -98,7 +100,7 @@ class GraphModule(mt.nn.Module):
             place = self.get_submodule(".".join(path))
         except AttributeError:
             return False
-        if not isinstance(getattr(place, name, None), mt.nn.Module):
+        if not isinstance(getattr(place, name, None), nn.Module):
             return False
         delattr(place, name)
         return True
@@ -129,7 +131,7 @@ class GraphModule(mt.nn.Module):
 
     def __deepcopy__(self, memo: Any) -> GraphModule:
         parts = {k: v for k, v in self.__dict__.items() if k not in ("_graph", "_code")}
-        holder = mt.nn.Module()
+        holder = nn.Module()
         holder.__dict__.update(copy.deepcopy(parts, memo))
         made = GraphModule(holder, copy.deepcopy(self._graph), type(self).__name__)
         for name, value in holder.__dict__.items():
@@ -147,7 +149,7 @@ class GraphModule(mt.nn.Module):
     def __reduce__(self) -> Any:
         parts = {k: v for k, v in self.__dict__.items() if k != "_graph"}
         code = self._graph.python_code("self")
-        functions = {name: value for name, value in code.globals.items() if value is not mt}
+        functions = {name: value for name, value in code.globals.items() if value is not minitensor}
         return _rebuild, (type(self).__name__, PythonCode(code.src, functions), parts)
 
 
@@ -159,9 +161,9 @@ def _rebuild(name: str, code: PythonCode, parts: dict[str, Any]) -> GraphModule:
         def is_leaf_module(self, m: Any, module_qualified_name: str) -> bool:
             return True
 
-    space = {"minitensor": mt, "torch": mt, **code.globals}
+    space = {"minitensor": minitensor, "torch": minitensor, **code.globals}
     exec(code.src, space)
-    holder = type("Traced", (mt.nn.Module,), {"forward": space["forward"]})()
+    holder = type("Traced", (nn.Module,), {"forward": space["forward"]})()
     holder.__dict__.update(parts)
     return GraphModule(holder, Leaves().trace(holder), name)
 
@@ -171,7 +173,7 @@ def _copy(source: Any, to: Any, path: str) -> None:
     for part in parents:
         source = getattr(source, part)
         if not hasattr(to, part):
-            setattr(to, part, mt.nn.Module())
+            setattr(to, part, nn.Module())
         to = getattr(to, part)
     if not hasattr(source, name):
         raise RuntimeError(f"Node referenced target {path} but that attribute does not exist")
@@ -182,7 +184,7 @@ def _assign(to: Any, path: str, value: Any) -> None:
     *parents, name = path.split(".")
     for part in parents:
         if not hasattr(to, part):
-            setattr(to, part, mt.nn.Module())
+            setattr(to, part, nn.Module())
         to = getattr(to, part)
     _put(to, name, value)
 
@@ -190,7 +192,7 @@ def _assign(to: Any, path: str, value: Any) -> None:
 def _put(to: Any, name: str, value: Any) -> None:
     if hasattr(to, name) and getattr(to, name) is value:
         return
-    if isinstance(value, mt.Tensor) and not isinstance(value, mt.nn.Parameter):
+    if isinstance(value, Tensor) and not isinstance(value, nn.Parameter):
         to.register_buffer(name, value)
     else:
         setattr(to, name, value)

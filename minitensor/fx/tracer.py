@@ -11,7 +11,8 @@ from collections.abc import Callable
 from contextlib import contextmanager
 from typing import Any
 
-import minitensor as mt
+from minitensor import nn
+from minitensor._C import Tensor
 from minitensor.fx.graph import Graph
 from minitensor.fx.graph_module import GraphModule
 from minitensor.fx.node import map_aggregate
@@ -71,7 +72,7 @@ class Tracer(TracerBase):
 
     def is_leaf_module(self, m: Any, module_qualified_name: str) -> bool:
         """Whether a module's call is one node: those of `nn` are, but containers."""
-        return type(m).__module__.startswith("minitensor.nn") and not isinstance(m, mt.nn.Sequential)
+        return type(m).__module__.startswith("minitensor.nn") and not isinstance(m, nn.Sequential)
 
     def path_of_module(self, mod: Any) -> str:
         """The name of a submodule; NameError if it is none."""
@@ -91,9 +92,9 @@ class Tracer(TracerBase):
         return map_aggregate(a, self._argument)
 
     def _argument(self, a: Any) -> Any:
-        if isinstance(a, mt.nn.Module):
+        if isinstance(a, nn.Module):
             return self.create_node("get_attr", self.path_of_module(a), (), {})
-        if not isinstance(a, mt.Tensor):
+        if not isinstance(a, Tensor):
             return self._leaf(a)
         for name, tensor in (*self.root.named_parameters(), *self.root.named_buffers()):
             if tensor is a:
@@ -109,8 +110,8 @@ class Tracer(TracerBase):
 
     def trace(self, root: Any, concrete_args: dict[str, Any] | None = None) -> Graph:
         """The graph of a module or function; `concrete_args` gives values to arguments that are no inputs."""
-        is_module = isinstance(root, mt.nn.Module)
-        self.root = root if is_module else mt.nn.Module()
+        is_module = isinstance(root, nn.Module)
+        self.root = root if is_module else nn.Module()
         function = type(root).forward if is_module else root
         self.graph = Graph(tracer_cls=type(self))
         self._paths = {m: name for name, m in self.root.named_modules()}
@@ -146,8 +147,8 @@ class Tracer(TracerBase):
     @contextmanager
     def _patched(self, function: Any) -> Any:
         """While it is traced, calls of modules are seen, and leaves among functions don't run on proxies."""
-        module_call = mt.nn.Module.__call__
-        inherited = "__call__" not in vars(mt.nn.Module)
+        module_call = nn.Module.__call__
+        inherited = "__call__" not in vars(nn.Module)
         tracer = self
 
         def call(module: Any, *args: Any, **kwargs: Any) -> Any:
@@ -158,7 +159,7 @@ class Tracer(TracerBase):
             return tracer.call_module(module, forward, args, kwargs)
 
         undo: list[tuple[dict[str, Any], str, Any]] = []
-        mt.nn.Module.__call__ = call  # type: ignore[method-assign, assignment]
+        nn.Module.__call__ = call  # type: ignore[method-assign, assignment]
         try:
             for (_, name), space in _WRAPPED.items():
                 missing = object()
@@ -172,9 +173,9 @@ class Tracer(TracerBase):
             yield
         finally:
             if inherited:
-                del mt.nn.Module.__call__
+                del nn.Module.__call__
             else:
-                mt.nn.Module.__call__ = module_call  # type: ignore[method-assign]
+                nn.Module.__call__ = module_call  # type: ignore[method-assign]
             for space, name, kept in reversed(undo):
                 if kept is None:
                     space.pop(name, None)
@@ -209,5 +210,5 @@ def symbolic_trace(root: Any, concrete_args: dict[str, Any] | None = None) -> Gr
     """A module or function as a module with a graph, by running it on proxies."""
     tracer = Tracer()
     graph = tracer.trace(root, concrete_args)
-    name = type(root).__name__ if isinstance(root, mt.nn.Module) else getattr(root, "__name__", "GraphModule")
+    name = type(root).__name__ if isinstance(root, nn.Module) else getattr(root, "__name__", "GraphModule")
     return GraphModule(tracer.root, graph, name)

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import minitensor as mt
+from minitensor._C import dtype
 from minitensor.library.checking import opcheck
 from minitensor.library.custom_ops import CustomOp, find, forget, is_defined, register
 from minitensor.library.schema import infer_schema, parse
@@ -185,7 +185,7 @@ def register_autocast(op: Any, device_type: str, cast_inputs: Any, /, *, lib: Li
 
     ValueError for another device than "cpu" and "cuda", AssertionError for what is no dtype.
     """
-    if not isinstance(cast_inputs, mt.dtype):
+    if not isinstance(cast_inputs, dtype):
         raise AssertionError(f"cast_inputs must be a dtype, got {type(cast_inputs).__name__}")
     if device_type not in ("cpu", "cuda"):
         raise ValueError(f"Unknown device type: {device_type}")

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import minitensor as mt
+from minitensor import testing
+from minitensor._C import Tensor
+from minitensor.autograd import no_grad
 from minitensor.utils._pytree import tree_leaves, tree_map_only
 
 __all__ = ["OpCheckError", "opcheck"]
@@ -49,21 +51,21 @@ def opcheck(
 
 
 def _copied(values: Any) -> Any:
-    return tree_map_only(mt.Tensor, lambda t: t.detach().clone().requires_grad_(t.requires_grad), values)
+    return tree_map_only(Tensor, lambda t: t.detach().clone().requires_grad_(t.requires_grad), values)
 
 
 def _schema(op: Any, args: Any, kwargs: Any, _atol: Any, _rtol: Any) -> None:
-    with mt.no_grad():
+    with no_grad():
         op(*_copied(args), **_copied(kwargs))
 
 
 def _fake(op: Any, args: Any, kwargs: Any, _atol: Any, _rtol: Any) -> None:
-    with mt.no_grad():
+    with no_grad():
         real = op(*_copied(args), **_copied(kwargs))
-        meta = tree_map_only(mt.Tensor, lambda t: t.detach().to("meta"), (args, kwargs))
+        meta = tree_map_only(Tensor, lambda t: t.detach().to("meta"), (args, kwargs))
         fake = op(*meta[0], **meta[1])
     for want, got in zip(tree_leaves(real), tree_leaves(fake), strict=True):
-        if isinstance(want, mt.Tensor) and (want.shape, want.dtype) != (got.shape, got.dtype):
+        if isinstance(want, Tensor) and (want.shape, want.dtype) != (got.shape, got.dtype):
             raise AssertionError(
                 f"the fake impl gives {got.dtype} of shape {tuple(got.shape)}, the kernel {want.dtype} of shape "
                 f"{tuple(want.shape)}"
@@ -72,19 +74,21 @@ def _fake(op: Any, args: Any, kwargs: Any, _atol: Any, _rtol: Any) -> None:
 
 def _gradients(op: Any, args: Any, kwargs: Any, _atol: Any, _rtol: Any) -> None:
     given = _copied((args, kwargs))
-    if not any(isinstance(t, mt.Tensor) and t.requires_grad for t in tree_leaves(given)):
+    if not any(isinstance(t, Tensor) and t.requires_grad for t in tree_leaves(given)):
         return
-    results = [t for t in tree_leaves(op(*given[0], **given[1])) if isinstance(t, mt.Tensor) and t.requires_grad]
+    results = [t for t in tree_leaves(op(*given[0], **given[1])) if isinstance(t, Tensor) and t.requires_grad]
     sum(t.sum() for t in results).backward()  # type: ignore[union-attr]
 
 
 def _recorded(op: Any, args: Any, kwargs: Any, atol: Any, rtol: Any) -> None:
+    from minitensor_jit import jit_scope
+
     want = op(*_copied(args), **_copied(kwargs))
-    with mt.jit_scope():
+    with jit_scope():
         got = op(*_copied(args), **_copied(kwargs))
     for one, other in zip(tree_leaves(want), tree_leaves(got), strict=True):
-        if isinstance(one, mt.Tensor):
-            mt.testing.assert_close(other.detach(), one.detach(), atol=atol, rtol=rtol)
+        if isinstance(one, Tensor):
+            testing.assert_close(other.detach(), one.detach(), atol=atol, rtol=rtol)
 
 
 _TESTS: dict[str, Any] = {

@@ -6,8 +6,12 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import minitensor as mt
-from minitensor import _C
+import minitensor
+from minitensor import _C, autograd
+from minitensor._C import Tensor, float64, get_default_device
+from minitensor.amp import autocast
+from minitensor.amp.state import is_autocast_enabled
+from minitensor.autograd import no_grad
 from minitensor.library.schema import Schema
 
 __all__ = ["CustomOp", "find", "forget", "is_defined", "register"]
@@ -73,16 +77,16 @@ class CustomOp:
     def _autocast_on(self, tensors: list[Any]) -> str | None:
         """The device whose autocast is on and that the op has a rule for."""
         device = tensors[0].device.type if tensors else "cpu"
-        return device if device in self.autocast and mt.is_autocast_enabled(device) else None
+        return device if device in self.autocast and is_autocast_enabled(device) else None
 
     def _called_in(self, device: str, given: list[Any]) -> Any:
         def cast(value: Any) -> Any:
             if isinstance(value, (list, tuple)):
                 return type(value)(map(cast, value))
-            wanted = isinstance(value, mt.Tensor) and value.is_floating_point() and value.dtype != mt.float64
+            wanted = isinstance(value, Tensor) and value.is_floating_point() and value.dtype != float64
             return value.to(self.autocast[device]) if wanted and value.device.type == device else value
 
-        with mt.autocast(device, enabled=False):
+        with autocast(device, enabled=False):
             return self(*map(cast, given))
 
     def run(self, given: list[Any]) -> Any:
@@ -90,7 +94,7 @@ class CustomOp:
         tensors = _tensors(given)
         kernel = self._kernel(tensors)
         versions = [t._version for t in tensors]
-        with mt.no_grad():
+        with no_grad():
             result = kernel(*given)
         self._check(result, tensors)
         for tensor, before, name in zip(tensors, versions, _names(self.schema, given), strict=True):
@@ -101,7 +105,7 @@ class CustomOp:
         return result
 
     def _kernel(self, tensors: list[Any]) -> Callable[..., Any]:
-        device = tensors[0].device.type if tensors else mt.get_default_device().type
+        device = tensors[0].device.type if tensors else get_default_device().type
         if device == "meta":
             if self.fake is None:
                 raise RuntimeError(
@@ -122,7 +126,7 @@ class CustomOp:
 
     def _check(self, result: Any, tensors: list[Any]) -> None:
         for item in result if isinstance(result, (tuple, list)) else (result,):
-            if isinstance(item, mt.Tensor) and any(item is t for t in tensors):
+            if isinstance(item, Tensor) and any(item is t for t in tensors):
                 raise RuntimeError(
                     f"{self.schema.name}: The output of this custom operator (1) must not also be an input to this "
                     "custom operator and (2) may not alias any inputs to this custom operator or other returns. The "
@@ -170,7 +174,7 @@ class CustomOp:
         if value is None and parameter.type.endswith("?"):
             return
         wanted = parameter.type == "Tensor" or parameter.type == "Tensor?"
-        if wanted and not isinstance(value, mt.Tensor) and not hasattr(type(value), "__torch_function__"):
+        if wanted and not isinstance(value, Tensor) and not hasattr(type(value), "__torch_function__"):
             raise RuntimeError(
                 f"{self.qualname}() Expected a value of type '{parameter.type}' for argument '{parameter.name}' but "
                 f"instead found type '{type(value).__name__}'.\nPosition: {place}\nValue: {value!r}\nDeclaration: "
@@ -180,15 +184,15 @@ class CustomOp:
 
 def _default(text: str, kind: str) -> Any:
     if kind.startswith("ScalarType") and text != "None":
-        return getattr(mt, text)
+        return getattr(minitensor, text)
     value = ast.literal_eval(text)
-    return mt.device(value) if kind.startswith("Device") and value is not None else value
+    return _C.device(value) if kind.startswith("Device") and value is not None else value
 
 
 def _tensors(given: Sequence[Any]) -> list[Any]:
     found: list[Any] = []
     for item in given:
-        found.extend(t for t in (item if isinstance(item, (tuple, list)) else (item,)) if isinstance(t, mt.Tensor))
+        found.extend(t for t in (item if isinstance(item, (tuple, list)) else (item,)) if isinstance(t, Tensor))
     return found
 
 
@@ -232,7 +236,7 @@ def _function(op: CustomOp) -> Any:
         rule = op.vmap
         members["vmap"] = lambda info, in_dims, *given: rule(info, in_dims, *given)
     made = {name: staticmethod(member) for name, member in members.items()}
-    return type(f"GeneratedBackwardFor_{op.namespace}_{op.schema.name}_default", (mt.autograd.Function,), made)
+    return type(f"GeneratedBackwardFor_{op.namespace}_{op.schema.name}_default", (autograd.Function,), made)
 
 
 def register(op: CustomOp) -> CustomOp:

@@ -5,17 +5,21 @@ Elements that don't count are given the value that changes nothing; what has non
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
-import minitensor as mt
+from minitensor import _C, _functions, linalg
+from minitensor._C import get_default_dtype, int8, int16, int32, int64, uint8
+from minitensor._functions import full, ones_like, where
+from minitensor.dtypes import iinfo
 
 __all__ = [
     "amax", "amin", "argmax", "argmin", "cumprod", "cumsum", "log_softmax", "logaddexp", "logsumexp", "mean", "median",
     "norm", "normalize", "prod", "softmax", "softmin", "std", "sum", "var",
 ]  # fmt: skip
 
-Tensor = mt.Tensor
+Tensor = _C.Tensor
 _Dim = int | tuple[int, ...] | None
 
 
@@ -29,7 +33,7 @@ def _given(name: str, input: Any, mask: Any) -> tuple[Any, Any]:
         mask = own if mask is None else own & mask
     if mask is None:
         return input, None
-    if not isinstance(mask, Tensor) or mask.dtype is not mt.bool:
+    if not isinstance(mask, Tensor) or mask.dtype is not _C.bool:
         raise TypeError(f"{name}() expects a mask of dtype bool, but got {getattr(mask, 'dtype', type(mask).__name__)}")
     if mask.ndim > input.ndim:
         raise IndexError("_input_mask expected broadcastable mask (got mask dimensionality higher than of the input)")
@@ -37,15 +41,15 @@ def _given(name: str, input: Any, mask: Any) -> tuple[Any, Any]:
 
 
 def _filled(input: Any, mask: Any, value: Any) -> Any:
-    return input if mask is None else mt.where(mask, input, mt.full((), value, dtype=input.dtype, device=input.device))
+    return input if mask is None else where(mask, input, full((), value, dtype=input.dtype, device=input.device))
 
 
 def _least(dtype: Any) -> Any:
-    return -mt.inf if dtype.is_floating_point else mt.iinfo(dtype).min
+    return -math.inf if dtype.is_floating_point else iinfo(dtype).min
 
 
 def _most(dtype: Any) -> Any:
-    return mt.inf if dtype.is_floating_point else mt.iinfo(dtype).max
+    return math.inf if dtype.is_floating_point else iinfo(dtype).max
 
 
 def _dims(input: Any, dim: Any) -> tuple[int, ...]:
@@ -54,11 +58,11 @@ def _dims(input: Any, dim: Any) -> tuple[int, ...]:
     return tuple(dim) if isinstance(dim, (tuple, list)) else (dim,)
 
 
-_NARROW = (mt.bool, mt.uint8, mt.int8, mt.int16, mt.int32)
+_NARROW = (_C.bool, uint8, int8, int16, int32)
 
 
 def _wide(input: Any, dtype: Any) -> Any:
-    return input.to(dtype if dtype is not None else mt.int64 if input.dtype in _NARROW else input.dtype)
+    return input.to(dtype if dtype is not None else int64 if input.dtype in _NARROW else input.dtype)
 
 
 def sum(input: Any, dim: _Dim = None, *, keepdim: bool = False, dtype: Any = None, mask: Any = None) -> Any:
@@ -105,7 +109,7 @@ def argmin(input: Any, dim: int | None = None, *, keepdim: bool = False, dtype: 
 
 
 def _count(input: Any, mask: Any, dims: tuple[int, ...], keepdim: bool) -> Any:
-    counted = mt.ones_like(input, dtype=mt.int64) if mask is None else mask.to(mt.int64)
+    counted = ones_like(input, dtype=int64) if mask is None else mask.to(int64)
     return counted.sum(dims, keepdim)
 
 
@@ -137,14 +141,14 @@ def median(input: Any, dim: int = -1, *, keepdim: bool = False, dtype: Any = Non
         raise ValueError(
             "masked median expects no fully masked out rows if dtype is not floating point, and no NaN among the input"
         )
-    return _filled(input, mask, mt.nan).nanmedian(dim, keepdim).values
+    return _filled(input, mask, math.nan).nanmedian(dim, keepdim).values
 
 
 def logsumexp(input: Any, dim: _Dim = None, *, keepdim: bool = False, dtype: Any = None, mask: Any = None) -> Any:
     """log(sum(exp)) over `dim` of the elements whose mask is True; -inf where there are none."""
     input, mask = _given("logsumexp", input, mask)
     input = input if dtype is None else input.to(dtype)
-    return _filled(input, mask, -mt.inf).logsumexp(_dims(input, dim), keepdim)
+    return _filled(input, mask, -math.inf).logsumexp(_dims(input, dim), keepdim)
 
 
 def logaddexp(input: Any, other: Any, *, dtype: Any = None, input_mask: Any = None, other_mask: Any = None) -> Any:
@@ -153,7 +157,7 @@ def logaddexp(input: Any, other: Any, *, dtype: Any = None, input_mask: Any = No
     other, other_mask = _given("logaddexp", other, other_mask)
     if dtype is not None:
         input, other = input.to(dtype), other.to(dtype)
-    return mt.logaddexp(_filled(input, input_mask, -mt.inf), _filled(other, other_mask, -mt.inf))
+    return _functions.logaddexp(_filled(input, input_mask, -math.inf), _filled(other, other_mask, -math.inf))
 
 
 def norm(
@@ -166,8 +170,8 @@ def norm(
     input, mask = _given("norm", input, mask)
     input = _need_floats("norm", input, dtype)
     order = 2.0 if ord is None else ord
-    filled = _filled(input, mask, mt.inf if order < 0 else 0)
-    return mt.linalg.vector_norm(filled, order, _dims(input, dim), bool(keepdim))
+    filled = _filled(input, mask, math.inf if order < 0 else 0)
+    return linalg.vector_norm(filled, order, _dims(input, dim), bool(keepdim))
 
 
 def _moment(
@@ -177,7 +181,7 @@ def _moment(
         raise RuntimeError("Only one of unbiased and correction may be given")
     correction = (1 if unbiased in (None, True) else 0) if correction is None else correction
     input, mask = _given(name, input, mask)
-    dtype = dtype or (input.dtype if input.is_floating_point() or input.is_complex() else mt.get_default_dtype())
+    dtype = dtype or (input.dtype if input.is_floating_point() or input.is_complex() else get_default_dtype())
     input = input.to(dtype)
     dims = _dims(input, dim)
     center = _filled(input, mask, 0).sum(dims, True) / _count(input, mask, dims, True)
@@ -214,9 +218,9 @@ def _elementwise(name: str, value: Callable[[Any], Any], compute: Callable[[Any,
     return call
 
 
-softmax = _elementwise("softmax", lambda _: -mt.inf, lambda x, d: x.softmax(d))
-log_softmax = _elementwise("log_softmax", lambda _: -mt.inf, lambda x, d: x.log_softmax(d))
-softmin = _elementwise("softmin", lambda _: mt.inf, lambda x, d: (-x).softmax(d))
+softmax = _elementwise("softmax", lambda _: -math.inf, lambda x, d: x.softmax(d))
+log_softmax = _elementwise("log_softmax", lambda _: -math.inf, lambda x, d: x.log_softmax(d))
+softmin = _elementwise("softmin", lambda _: math.inf, lambda x, d: (-x).softmax(d))
 cumsum = _elementwise("cumsum", lambda _: 0, lambda x, d: x.cumsum(d))
 cumprod = _elementwise("cumprod", lambda _: 1, lambda x, d: x.cumprod(d))
 

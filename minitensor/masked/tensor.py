@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import minitensor as mt
 from minitensor import _C
+from minitensor._C import Tensor, uint8
+from minitensor._functions import equal, ones_like, tensor, where
 from minitensor.masked import functions
 
 __all__ = ["MaskedTensor", "as_masked_tensor", "is_masked_tensor", "masked_tensor"]
@@ -40,7 +41,7 @@ _PLAIN = frozenset((
 ))  # fmt: skip
 
 
-class MaskedTensor(mt.Tensor):
+class MaskedTensor(Tensor):
     """Elements and a mask of the same shape: where it is False there is no element.
 
     Elementwise functions work on the elements and keep the mask, which must be the same of all operands; reductions
@@ -54,23 +55,23 @@ class MaskedTensor(mt.Tensor):
 
         TypeError for a mask that isn't a tensor of dtype bool, ValueError for one of another shape.
         """
-        if is_masked_tensor(data) or not isinstance(data, mt.Tensor):
+        if is_masked_tensor(data) or not isinstance(data, Tensor):
             raise TypeError("data must be a Tensor")
-        if is_masked_tensor(mask) or not isinstance(mask, mt.Tensor):
+        if is_masked_tensor(mask) or not isinstance(mask, Tensor):
             raise TypeError("mask must be a Tensor")
-        if mask.dtype is not mt.bool:
+        if mask.dtype is not _C.bool:
             raise TypeError("mask must have dtype bool.")
         if data.dim() != mask.dim():
             raise ValueError("data.dim() must equal mask.dim()")
         if data.size() != mask.size():
             raise ValueError("data.size() must equal mask.size()")
-        made = mt.Tensor._as_subclass(cls, data, requires_grad)
+        made = Tensor._as_subclass(cls, data, requires_grad)
         made._masked_mask = mask
         return made
 
     def get_data(self) -> Any:
         """The elements, also those that are masked, as an ordinary tensor."""
-        return mt.Tensor._as_subclass(mt.Tensor, self, False, True)
+        return Tensor._as_subclass(Tensor, self, False, True)
 
     def get_mask(self) -> Any:
         """The mask: True where there is an element."""
@@ -105,8 +106,8 @@ class MaskedTensor(mt.Tensor):
         masked = [a for a in args if isinstance(a, MaskedTensor)]
         if name == "where":
             sides: Any = args[1:3]
-            masks = [a.get_mask() if is_masked_tensor(a) else mt.ones_like(a, dtype=mt.bool) for a in sides]
-            return _made(func(*map(_data, args)), mt.where(_data(args[0]), *masks))
+            masks = [a.get_mask() if is_masked_tensor(a) else ones_like(a, dtype=_C.bool) for a in sides]
+            return _made(func(*map(_data, args)), where(_data(args[0]), *masks))
         if not masked or (plain not in _UNARY and plain not in _BINARY and name not in _PLACES):
             return NotImplemented
         mask = masked[0].get_mask()
@@ -115,14 +116,14 @@ class MaskedTensor(mt.Tensor):
             other = [mask if a is masked[0] else a for a in args]
             return _made(func(*given, **kwargs), func(*other, **kwargs))
         for operand in masked[1:]:
-            if not mt.equal(operand.get_mask(), mask):
+            if not equal(operand.get_mask(), mask):
                 raise ValueError(
                     "Input masks must match. If you need support for this, please open an issue on Github."
                 )
         result = func(*map(_data, args), **kwargs)
         if plain != name and isinstance(args[0], MaskedTensor):
             return args[0]
-        return _made(result, mask.expand(result.shape)) if isinstance(result, mt.Tensor) else result
+        return _made(result, mask.expand(result.shape)) if isinstance(result, Tensor) else result
 
 
 def _data(a: Any) -> Any:
@@ -131,7 +132,7 @@ def _data(a: Any) -> Any:
 
 def _made(data: Any, mask: Any) -> Any:
     """With the history of how it was computed."""
-    made: Any = mt.Tensor._as_subclass(MaskedTensor, data, False, True)
+    made: Any = Tensor._as_subclass(MaskedTensor, data, False, True)
     made._masked_mask = mask
     return made
 
@@ -144,11 +145,11 @@ def _reduced(name: str, input: Any, *args: Any, **kwargs: Any) -> Any:
     dim = kwargs.get("dim", args[1 if name == "norm" else 0] if len(args) > (name == "norm") else None)
     keepdim = bool(kwargs.get("keepdim", False))
     dims = functions._dims(data, dim)
-    return _made(result, mask.to(mt.uint8).amax(dims, keepdim).to(mt.bool) if data.ndim else mask)
+    return _made(result, mask.to(uint8).amax(dims, keepdim).to(_C.bool) if data.ndim else mask)
 
 
 def _truth(name: str, input: Any, dim: Any = None, keepdim: bool = False) -> Any:
-    data = mt.where(input.get_mask(), input.get_data().to(mt.bool), mt.tensor(name == "all"))
+    data = where(input.get_mask(), input.get_data().to(_C.bool), tensor(name == "all"))
     if dim is None:
         return _made(getattr(data, name)(), input.get_mask().any())
     return _made(getattr(data, name)(dim, keepdim), input.get_mask().any(dim, keepdim))

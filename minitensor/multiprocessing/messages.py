@@ -17,7 +17,8 @@ from collections import deque
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
-import minitensor as mt
+from minitensor._C import Tensor, uint8
+from minitensor._functions import empty, frombuffer
 
 _HEAD = struct.Struct("<QQ")  # the length of the pickle, the number of buffers
 _SIZE = struct.Struct("<Q")
@@ -32,20 +33,22 @@ class _Pickler(ForkingPickler):
         super().__init__(file, 5, True, buffers.append)
 
     def reducer_override(self, value: Any) -> Any:
-        if not isinstance(value, mt.Tensor) or value.device.type != "cpu" or not value.is_leaf:
+        if not isinstance(value, Tensor) or value.device.type != "cpu" or not value.is_leaf:
             return NotImplemented
+        from minitensor.nn.parameter import Parameter
+
         data = value.detach().contiguous()
         # A class may say by itself how it is pickled.
-        if type(value) not in (mt.Tensor, mt.nn.Parameter) or vars(value):
+        if type(value) not in (Tensor, Parameter) or vars(value):
             return NotImplemented
-        flat: Any = data.reshape(-1).view(mt.uint8).numpy() if data.numel() else None
+        flat: Any = data.reshape(-1).view(uint8).numpy() if data.numel() else None
         buffer = None if flat is None else pickle.PickleBuffer(flat)
         return _rebuilt, (buffer, type(value), data.dtype, tuple(data.shape), value.requires_grad)
 
 
 def _rebuilt(buffer: Any, kind: Any, dtype: Any, shape: tuple[int, ...], requires_grad: bool) -> Any:
-    data = mt.empty(shape, dtype=dtype) if buffer is None else mt.frombuffer(buffer, dtype=dtype).view(shape)
-    if kind is not mt.Tensor:
+    data = empty(shape, dtype=dtype) if buffer is None else frombuffer(buffer, dtype=dtype).view(shape)
+    if kind is not Tensor:
         return kind(data, requires_grad)
     return data.requires_grad_(requires_grad)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from multiprocessing.reduction import DupFd, ForkingPickler
 from typing import Any
 
-import minitensor as mt
 from minitensor import _C
+from minitensor._C import Tensor
 from minitensor.multiprocessing.shared_memory import memory_of, opened, share_memory_
 
 
@@ -29,10 +29,12 @@ def reduce_tensor(tensor: Any) -> Any:
 def rebuild_tensor(kind: Any, descriptor: Any, layout: Any, requires_grad: bool) -> Any:
     """The tensor over the memory of the process that sent it."""
     data = _C.over_storage(opened(descriptor.detach()).tensor(), *layout)
-    return kind(data, requires_grad) if kind is not mt.Tensor else data.requires_grad_(requires_grad)
+    return kind(data, requires_grad) if kind is not Tensor else data.requires_grad_(requires_grad)
 
 
 def init_reductions() -> None:
     """Have ``multiprocessing`` send tensors so."""
-    ForkingPickler.register(mt.Tensor, reduce_tensor)
-    ForkingPickler.register(mt.nn.Parameter, reduce_tensor)
+    from minitensor.nn.parameter import Parameter
+
+    ForkingPickler.register(Tensor, reduce_tensor)
+    ForkingPickler.register(Parameter, reduce_tensor)

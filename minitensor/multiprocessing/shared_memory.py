@@ -12,8 +12,10 @@ import os
 import weakref
 from typing import Any
 
-import minitensor as mt
 from minitensor import _C
+from minitensor._C import Tensor, uint8
+from minitensor._functions import frombuffer
+from minitensor.autograd import inference_mode
 
 
 class Memory(mmap.mmap):
@@ -21,9 +23,9 @@ class Memory(mmap.mmap):
 
     descriptor: int
 
-    def tensor(self) -> mt.Tensor:
+    def tensor(self) -> Tensor:
         """Its bytes."""
-        return mt.frombuffer(self, dtype=mt.uint8)
+        return frombuffer(self, dtype=uint8)
 
 
 _by_address: weakref.WeakValueDictionary[int, Memory] = weakref.WeakValueDictionary()
@@ -80,6 +82,6 @@ def share_memory_(tensor: Any) -> Any:
     if content.numel():
         shared.copy_(content)
     size, stride = tuple(data.shape), data.stride()
-    with mt.inference_mode(tensor.is_inference()):
+    with inference_mode(tensor.is_inference()):
         tensor.data = _C.over_storage(shared, data.dtype, data.storage_offset(), size, stride)
     return tensor

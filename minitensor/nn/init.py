@@ -7,9 +7,12 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-import minitensor as mt
+from minitensor import _C, _functions, linalg
+from minitensor._C import Tensor
 from minitensor._checked import checked_functions
+from minitensor._functions import diagonal, empty, empty_like, ones, randperm, where
 from minitensor._warning import users_level
+from minitensor.autograd import no_grad
 from minitensor.composite.random_torch import as_torch
 
 __all__ = [
@@ -59,21 +62,21 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     return _GAINS[nonlinearity]
 
 
-def uniform_(tensor: mt.Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> mt.Tensor:
+def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
     """Fill with values uniform in ``[a, b)``."""
-    with mt.no_grad():
+    with no_grad():
         return tensor.uniform_(a, b, generator=generator)  # type: ignore[call-arg]
 
 
-def normal_(tensor: mt.Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> mt.Tensor:
+def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
     """Fill with normally distributed values."""
-    with mt.no_grad():
+    with no_grad():
         return tensor.normal_(mean, std, generator=generator)
 
 
 def trunc_normal_(
-    tensor: mt.Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, generator: Any = None
-) -> mt.Tensor:
+    tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, generator: Any = None
+) -> Tensor:
     """Fill with the normal distribution cut off at ``a`` and ``b``, which are values, not deviations."""
 
     def below(x: float) -> float:
@@ -86,9 +89,9 @@ def trunc_normal_(
             stacklevel=users_level(),
         )
     if as_torch(generator, tensor.device):
-        with mt.no_grad():
+        with no_grad():
             return _rejected(tensor, mean, std, a, b, below((b - mean) / std) - below((a - mean) / std), generator)
-    with mt.no_grad():
+    with no_grad():
         # The inverse of the distribution function, of numbers uniform between its values at the ends.
         low, high = below((a - mean) / std), below((b - mean) / std)
         tensor.uniform_(2 * low - 1, 2 * high - 1, generator=generator)  # type: ignore[call-arg]
@@ -96,57 +99,55 @@ def trunc_normal_(
         return tensor.clamp_(min=a, max=b)
 
 
-def _rejected(
-    tensor: mt.Tensor, mean: float, std: float, a: float, b: float, inside: float, generator: Any
-) -> mt.Tensor:
+def _rejected(tensor: Tensor, mean: float, std: float, a: float, b: float, inside: float, generator: Any) -> Tensor:
     """Fill with the cut normal distribution as PyTorch draws it: all elements again while one is to be replaced.
 
     Where more than 0.3 of the distribution is inside the bounds, what is outside is replaced; else uniform numbers are
     accepted as often as the density says.
     """
     if inside > 0.3:
-        low, high = (float(mt.tensor(bound, dtype=tensor.dtype)) for bound in (a, b))
+        low, high = (float(_functions.tensor(bound, dtype=tensor.dtype)) for bound in (a, b))
         tensor.normal_(mean, std, generator=generator)
         while bool((outside := (tensor < low) | (tensor > high)).any()):
-            tensor.copy_(mt.where(outside, mt.empty_like(tensor).normal_(mean, std, generator=generator), tensor))
+            tensor.copy_(where(outside, empty_like(tensor).normal_(mean, std, generator=generator), tensor))
         return tensor
     highest = -0.5 * ((max(a, min(mean, b)) - mean) / std) ** 2
-    waiting = mt.ones(tuple(tensor.shape), dtype=mt.bool, device=tensor.device)
+    waiting = ones(tuple(tensor.shape), dtype=_C.bool, device=tensor.device)
     while True:
-        drawn = mt.empty_like(tensor).uniform_(a, b, generator=generator)  # type: ignore[call-arg]
-        tensor.copy_(mt.where(waiting, drawn, tensor))
+        drawn = empty_like(tensor).uniform_(a, b, generator=generator)  # type: ignore[call-arg]
+        tensor.copy_(where(waiting, drawn, tensor))
         density = drawn.sub_(mean).div_(std).pow_(2).mul_(-0.5).sub_(highest)
-        u = mt.empty_like(tensor).uniform_(generator=generator)  # type: ignore[call-arg]
+        u = empty_like(tensor).uniform_(generator=generator)  # type: ignore[call-arg]
         waiting &= u.log_() > density
         if not bool(waiting.any()):
             return tensor
 
 
-def constant_(tensor: mt.Tensor, val: float) -> mt.Tensor:
+def constant_(tensor: Tensor, val: float) -> Tensor:
     """Fill with ``val``."""
-    with mt.no_grad():
+    with no_grad():
         return tensor.fill_(val)
 
 
-def zeros_(tensor: mt.Tensor) -> mt.Tensor:
+def zeros_(tensor: Tensor) -> Tensor:
     """Fill with zeros."""
     return constant_(tensor, 0.0)
 
 
-def ones_(tensor: mt.Tensor) -> mt.Tensor:
+def ones_(tensor: Tensor) -> Tensor:
     """Fill with ones."""
     return constant_(tensor, 1.0)
 
 
-def eye_(tensor: mt.Tensor) -> mt.Tensor:
+def eye_(tensor: Tensor) -> Tensor:
     """Fill a matrix with ones on its diagonal and zeros elsewhere."""
     if tensor.dim() != 2:
         raise ValueError("Only tensors with 2 dimensions are supported")
-    with mt.no_grad():
-        return tensor.copy_(mt.eye(*tensor.shape, dtype=tensor.dtype, device=tensor.device))
+    with no_grad():
+        return tensor.copy_(_functions.eye(*tensor.shape, dtype=tensor.dtype, device=tensor.device))
 
 
-def dirac_(tensor: mt.Tensor, groups: int = 1) -> mt.Tensor:
+def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
     """Fill a convolution's weight so that channels pass through unchanged, as many of each group as there are."""
     if tensor.dim() not in (3, 4, 5):
         raise ValueError("Only tensors with 3, 4, or 5 dimensions are supported")
@@ -154,7 +155,7 @@ def dirac_(tensor: mt.Tensor, groups: int = 1) -> mt.Tensor:
     if outputs % groups != 0:
         raise ValueError("dim 0 must be divisible by groups")
     each = outputs // groups
-    with mt.no_grad():
+    with no_grad():
         tensor.zero_()
         middle = tuple(size // 2 for size in window)
         for group in range(groups):
@@ -163,20 +164,20 @@ def dirac_(tensor: mt.Tensor, groups: int = 1) -> mt.Tensor:
         return tensor
 
 
-def xavier_uniform_(tensor: mt.Tensor, gain: float = 1.0, generator: Any = None) -> mt.Tensor:
+def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
     """Fill uniformly with the variance ``gain² * 2 / (fan_in + fan_out)`` (Glorot and Bengio, 2010)."""
     fans = sum(_calculate_fan_in_and_fan_out(tensor))
     bound = math.sqrt(3.0) * gain * math.sqrt(2.0 / fans) if fans else 0.0
     return uniform_(tensor, -bound, bound, generator)
 
 
-def xavier_normal_(tensor: mt.Tensor, gain: float = 1.0, generator: Any = None) -> mt.Tensor:
+def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
     """Fill normally with the variance ``gain² * 2 / (fan_in + fan_out)`` (Glorot and Bengio, 2010)."""
     fans = sum(_calculate_fan_in_and_fan_out(tensor))
     return normal_(tensor, 0.0, gain * math.sqrt(2.0 / fans) if fans else 0.0, generator)
 
 
-def _kaiming(tensor: mt.Tensor, a: float, mode: str, nonlinearity: str) -> float | None:
+def _kaiming(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float | None:
     """Return the standard deviation; None, with a warning, where there is nothing to fill."""
     if 0 in tensor.shape:
         warnings.warn("Initializing zero-element tensors is a no-op", stacklevel=users_level())
@@ -186,12 +187,12 @@ def _kaiming(tensor: mt.Tensor, a: float, mode: str, nonlinearity: str) -> float
 
 
 def kaiming_uniform_(
-    tensor: mt.Tensor,
+    tensor: Tensor,
     a: float = 0.0,
     mode: str = "fan_in",
     nonlinearity: str = "leaky_relu",
     generator: Any = None,
-) -> mt.Tensor:
+) -> Tensor:
     """Fill uniformly with the variance ``gain² / fan`` (He et al., 2015); ``a`` is the slope of "leaky_relu"."""
     std = _kaiming(tensor, a, mode, nonlinearity)
     if std is None:
@@ -201,18 +202,18 @@ def kaiming_uniform_(
 
 
 def kaiming_normal_(
-    tensor: mt.Tensor,
+    tensor: Tensor,
     a: float = 0.0,
     mode: str = "fan_in",
     nonlinearity: str = "leaky_relu",
     generator: Any = None,
-) -> mt.Tensor:
+) -> Tensor:
     """Fill normally with the variance ``gain² / fan`` (He et al., 2015); ``a`` is the slope of "leaky_relu"."""
     std = _kaiming(tensor, a, mode, nonlinearity)
     return tensor if std is None else normal_(tensor, 0.0, std, generator)
 
 
-def orthogonal_(tensor: mt.Tensor, gain: float = 1, generator: Any = None) -> mt.Tensor:
+def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:
     """Fill with ``gain`` times a matrix whose shorter side is orthonormal (Saxe and others, 2013).
 
     Dimensions after the first are one; the matrix is uniform among the orthogonal ones.
@@ -223,29 +224,29 @@ def orthogonal_(tensor: mt.Tensor, gain: float = 1, generator: Any = None) -> mt
         return tensor
     rows = tensor.shape[0]
     columns = tensor.numel() // rows
-    with mt.no_grad():
-        drawn = mt.empty((rows, columns), dtype=tensor.dtype, device=tensor.device).normal_(0, 1, generator=generator)
-        q, r = mt.linalg.qr(drawn.t() if rows < columns else drawn)
+    with no_grad():
+        drawn = empty((rows, columns), dtype=tensor.dtype, device=tensor.device).normal_(0, 1, generator=generator)
+        q, r = linalg.qr(drawn.t() if rows < columns else drawn)
         # The signs make the decomposition unique, and with it the distribution uniform (Mezzadri, 2006).
-        q = q * mt.diagonal(r).sign()
+        q = q * diagonal(r).sign()
         tensor.copy_((q.t() if rows < columns else q).reshape(tensor.shape)).mul_(gain)
         return tensor
 
 
-def sparse_(tensor: mt.Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> mt.Tensor:
+def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
     """Fill a matrix normally, with a share ``sparsity`` of each column zero (Martens, 2010)."""
     if tensor.dim() != 2:
         raise ValueError("Only tensors with 2 dimensions are supported")
     rows, columns = tensor.shape
     zeros = math.ceil(sparsity * rows)
-    with mt.no_grad():
+    with no_grad():
         tensor.normal_(0, std, generator=generator)
         for column in range(columns):
-            tensor[mt.randperm(rows, device=tensor.device)[:zeros], column] = 0
+            tensor[randperm(rows, device=tensor.device)[:zeros], column] = 0
         return tensor
 
 
-def _calculate_fan_in_and_fan_out(tensor: mt.Tensor) -> tuple[int, int]:
+def _calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[int, int]:
     """Return how many inputs an output has, and how many outputs an input has."""
     if tensor.dim() < 2:
         raise ValueError("Fan in and fan out can not be computed for tensor with fewer than 2 dimensions")
@@ -253,7 +254,7 @@ def _calculate_fan_in_and_fan_out(tensor: mt.Tensor) -> tuple[int, int]:
     return inputs * math.prod(receptive_field), outputs * math.prod(receptive_field)
 
 
-def _calculate_correct_fan(tensor: mt.Tensor, mode: str) -> int:
+def _calculate_correct_fan(tensor: Tensor, mode: str) -> int:
     """Return the fan that a mode names."""
     mode = mode.lower()
     if mode not in ("fan_in", "fan_out"):
@@ -261,11 +262,11 @@ def _calculate_correct_fan(tensor: mt.Tensor, mode: str) -> int:
     return _calculate_fan_in_and_fan_out(tensor)[mode == "fan_out"]
 
 
-def _deprecated(function: Callable[..., mt.Tensor]) -> Callable[..., mt.Tensor]:
+def _deprecated(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     new = function.__name__
     old = new[:-1]
 
-    def call(*args: Any, **kwargs: Any) -> mt.Tensor:
+    def call(*args: Any, **kwargs: Any) -> Tensor:
         warnings.warn(
             f"`nn.init.{old}` is now deprecated in favor of `nn.init.{new}`.", FutureWarning, stacklevel=users_level()
         )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import minitensor as mt
 from minitensor import _C
+from minitensor._C import Tensor
 from minitensor._copying import deepcopy_parameter
+from minitensor._functions import empty
 
 __all__ = [
     "Buffer",
@@ -18,7 +19,7 @@ __all__ = [
 ]
 
 
-class Parameter(mt.Tensor):
+class Parameter(Tensor):
     """A tensor that becomes a parameter of the module that it is assigned to.
 
     It shares ``data``'s storage, and is a leaf: it has no history of how ``data`` was computed. The results of
@@ -27,17 +28,17 @@ class Parameter(mt.Tensor):
 
     __torch_function__: ClassVar[Any] = _C._disabled_torch_function_impl
 
-    def __new__(cls, data: mt.Tensor | None = None, requires_grad: bool = True) -> Parameter:
+    def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Parameter:
         """Make a parameter of ``data``, by default an empty one."""
         if data is None:
-            data = mt.empty(0)
-        if not isinstance(data, mt.Tensor):
+            data = empty(0)
+        if not isinstance(data, Tensor):
             raise TypeError(f"Parameter(): data must be a Tensor, not {type(data).__name__}")
         if _C.is_sparse_storage(data):
             from minitensor.sparse.parameter import sparse_parameter
 
             return sparse_parameter(data, requires_grad)  # type: ignore[no-any-return]
-        return mt.Tensor._as_subclass(cls, data, requires_grad)
+        return Tensor._as_subclass(cls, data, requires_grad)
 
     __deepcopy__ = deepcopy_parameter
 
@@ -45,25 +46,25 @@ class Parameter(mt.Tensor):
         return f"Parameter containing:\n{super().__repr__()}"
 
 
-class _BufferType(type(mt.Tensor)):  # type: ignore[misc]
+class _BufferType(type(Tensor)):  # type: ignore[misc]
     """Makes tensors that were made by ``Buffer(...)`` instances of it."""
 
     def __instancecheck__(cls, instance: object) -> bool:
-        if cls is Buffer and isinstance(instance, mt.Tensor) and getattr(instance, "_is_buffer", False):
+        if cls is Buffer and isinstance(instance, Tensor) and getattr(instance, "_is_buffer", False):
             return True
         return type.__instancecheck__(cls, instance)
 
 
-class Buffer(mt.Tensor, metaclass=_BufferType):
+class Buffer(Tensor, metaclass=_BufferType):
     """A tensor that becomes a buffer of the module that it is assigned to; ``persistent``: part of its state dict.
 
     What is made is an ordinary tensor, marked as a buffer, that shares ``data``'s storage.
     """
 
-    def __new__(cls, data: mt.Tensor | None = None, *, persistent: bool = True) -> Any:
+    def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Any:
         """Make a buffer of ``data``, by default an empty one."""
         if data is None:
-            data = mt.empty(0)
+            data = empty(0)
         made: Any = data.detach().requires_grad_(data.requires_grad)
         made.persistent = persistent
         made._is_buffer = True
@@ -86,7 +87,7 @@ class UninitializedTensorMixin:
         device = tensor.device if device is None else device
         dtype = tensor.dtype if dtype is None else dtype
         grad = tensor.requires_grad
-        tensor.data = mt.empty(tuple(shape), device=device, dtype=dtype)
+        tensor.data = empty(tuple(shape), device=device, dtype=dtype)
         tensor.__class__ = self.cls_to_become
         tensor.requires_grad_(grad)
 
@@ -120,7 +121,7 @@ class UninitializedParameter(UninitializedTensorMixin, Parameter):
 
     def __new__(cls, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> UninitializedParameter:
         """Make one; it has a device and a dtype already."""
-        return mt.Tensor._as_subclass(cls, mt.empty(0, device=device, dtype=dtype), requires_grad)
+        return Tensor._as_subclass(cls, empty(0, device=device, dtype=dtype), requires_grad)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> UninitializedParameter:
         if id(self) not in memo:
@@ -128,16 +129,16 @@ class UninitializedParameter(UninitializedTensorMixin, Parameter):
         return memo[id(self)]  # type: ignore[no-any-return]
 
 
-class UninitializedBuffer(UninitializedTensorMixin, mt.Tensor):
+class UninitializedBuffer(UninitializedTensorMixin, Tensor):
     """A buffer whose shape the first input of its module says."""
 
-    cls_to_become = mt.Tensor
+    cls_to_become = Tensor
 
     def __new__(
         cls, requires_grad: bool = False, device: Any = None, dtype: Any = None, persistent: bool = True
     ) -> UninitializedBuffer:
         """Make one; it has a device and a dtype already."""
-        made: Any = mt.Tensor._as_subclass(cls, mt.empty(0, device=device, dtype=dtype), requires_grad)
+        made: Any = Tensor._as_subclass(cls, empty(0, device=device, dtype=dtype), requires_grad)
         made.persistent = persistent
         made._is_buffer = True
         return made  # type: ignore[no-any-return]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import minitensor as mt
+from minitensor._C import Tensor
+from minitensor._functions import zeros_like
 from minitensor.optim import lists
 from minitensor.optim.list_optimizer import ListOptimizer, check_number, check_rate, descent, kept, option
 from minitensor.optim.optimizer import ParamsT
@@ -22,7 +23,7 @@ class Adadelta(ListOptimizer):
     def __init__(
         self,
         params: ParamsT,
-        lr: float | mt.Tensor = 1.0,
+        lr: float | Tensor = 1.0,
         rho: float = 0.9,
         eps: float = 1e-6,
         weight_decay: float = 0,
@@ -44,7 +45,7 @@ class Adadelta(ListOptimizer):
         super().__init__(params, defaults)
 
     def _first_state(self, group: dict[str, Any], param: Any) -> dict[str, Any]:
-        return {"step": kept(0.0), "square_avg": mt.zeros_like(param), "acc_delta": mt.zeros_like(param)}
+        return {"step": kept(0.0), "square_avg": zeros_like(param), "acc_delta": zeros_like(param)}
 
     def _update(self, group: dict[str, Any], params: Sequence[Any], grads: Sequence[Any], state: Any) -> None:
         rho, eps, square, sum_of_steps = (

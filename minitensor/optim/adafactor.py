@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import minitensor as mt
 from minitensor import _C
+from minitensor._C import Tensor
+from minitensor._functions import lerp, norm, where, zeros_like
+from minitensor.dtypes import finfo
 from minitensor.optim import lists
 from minitensor.optim.list_optimizer import ListOptimizer, check_number, check_rate, kept, option
 from minitensor.optim.optimizer import ParamsT
@@ -27,7 +29,7 @@ class Adafactor(ListOptimizer):
     def __init__(
         self,
         params: ParamsT,
-        lr: float | mt.Tensor = 1e-2,
+        lr: float | Tensor = 1e-2,
         beta2_decay: float = -0.8,
         eps: tuple[float | None, float] = (None, 1e-3),
         d: float = 1.0,
@@ -53,14 +55,14 @@ class Adafactor(ListOptimizer):
     def _first_state(self, group: dict[str, Any], param: Any) -> dict[str, Any]:
         grad = param.grad
         if grad.ndim <= 1:
-            return {"step": kept(0.0), "variance": mt.zeros_like(grad)}
+            return {"step": kept(0.0), "variance": zeros_like(grad)}
         rows, columns = list(grad.shape), list(grad.shape)
         rows[-1] = columns[-2] = 1
         return {"step": kept(0.0), "row_var": grad.new_zeros(rows), "col_var": grad.new_zeros(columns)}
 
     def _update(self, group: dict[str, Any], params: Sequence[Any], grads: Sequence[Any], state: Any) -> None:
         lr, power = option(group, "lr"), option(group, "beta2_decay")
-        if isinstance(lr, mt.Tensor):
+        if isinstance(lr, Tensor):
             lr = lr.item()
         steps = lists.count_steps(state["step"])
         if group["maximize"]:
@@ -72,7 +74,7 @@ class Adafactor(ListOptimizer):
             lists.mul_(params, 1 - lr * option(group, "weight_decay"))
         updates = []
         for at, (grad, of_param) in enumerate(zip(grads, state.states, strict=True)):
-            least = group["eps"][0] if group["eps"][0] is not None else mt.finfo(params[at].dtype).eps
+            least = group["eps"][0] if group["eps"][0] is not None else finfo(params[at].dtype).eps
             move = moves[at] if isinstance(moves, list) else moves
             updates.append(_variance(grad, of_param, move, least).clamp_(min=least * least).rsqrt_().mul_(grad))
         sizes = lists.div([_mean_root(update) for update in updates], option(group, "d"))
@@ -82,10 +84,10 @@ class Adafactor(ListOptimizer):
 def _variance(grad: Any, state: dict[str, Any], move: Any, least: float) -> Any:
     """Move the averages of the squared gradient; what they say of each element."""
     if grad.ndim <= 1:
-        return mt.lerp(state["variance"], grad * grad, move, out=state["variance"]).clone()
+        return lerp(state["variance"], grad * grad, move, out=state["variance"]).clone()
     rows, columns = state["row_var"], state["col_var"]
-    rows.lerp_(mt.norm(grad, dim=-1, keepdim=True).square_().div_(grad.size(-1)), move)
-    columns.lerp_(mt.norm(grad, dim=-2, keepdim=True).square_().div_(grad.size(-2)), move)
+    rows.lerp_(norm(grad, dim=-1, keepdim=True).square_().div_(grad.size(-1)), move)
+    columns.lerp_(norm(grad, dim=-2, keepdim=True).square_().div_(grad.size(-2)), move)
     return (rows @ columns).div_(rows.mean(dim=-2, keepdim=True).clamp_(min=least))
 
 
@@ -95,4 +97,4 @@ def _mean_root(tensor: Any) -> Any:
 
 
 def _at_least(tensor: Any, lowest: Any) -> Any:
-    return mt.where(tensor > lowest, tensor, lowest)
+    return where(tensor > lowest, tensor, lowest)

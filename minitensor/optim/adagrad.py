@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import minitensor as mt
+from minitensor._C import Tensor
+from minitensor._functions import full_like
 from minitensor.optim import lists
 from minitensor.optim.list_optimizer import (
     ListOptimizer,
@@ -36,7 +37,7 @@ class Adagrad(ListOptimizer):
     def __init__(
         self,
         params: ParamsT,
-        lr: float | mt.Tensor = 1e-2,
+        lr: float | Tensor = 1e-2,
         lr_decay: float = 0,
         weight_decay: float = 0,
         initial_accumulator_value: float = 0,
@@ -74,7 +75,7 @@ class Adagrad(ListOptimizer):
         first = self.defaults["initial_accumulator_value"]
         return {
             "step": kept(0.0),
-            "sum": mt.full_like(param, complex(first, first) if param.is_complex() else first, requires_grad=False),
+            "sum": full_like(param, complex(first, first) if param.is_complex() else first, requires_grad=False),
         }
 
     def _update(self, group: dict[str, Any], params: Sequence[Any], grads: Sequence[Any], state: Any) -> None:

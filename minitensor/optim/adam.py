@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import minitensor as mt
+from minitensor._C import Tensor
+from minitensor._functions import zeros_like
 from minitensor.optim import lists
 from minitensor.optim.list_optimizer import (
     ListOptimizer,
@@ -41,8 +42,8 @@ class Adam(ListOptimizer):
     def __init__(
         self,
         params: ParamsT,
-        lr: float | mt.Tensor = 1e-3,
-        betas: tuple[float | mt.Tensor, float | mt.Tensor] = (0.9, 0.999),
+        lr: float | Tensor = 1e-3,
+        betas: tuple[float | Tensor, float | Tensor] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 0,
         amsgrad: bool = False,
@@ -55,22 +56,22 @@ class Adam(ListOptimizer):
         decoupled_weight_decay: bool = False,
     ) -> None:
         alone = foreach and not capturable
-        if isinstance(lr, mt.Tensor) and alone:
+        if isinstance(lr, Tensor) and alone:
             raise ValueError("lr as a Tensor is not supported for capturable=False and foreach=True")
         check_rate(lr)
         check_number(0.0, eps, f"Invalid epsilon value: {eps}")
         check_betas(betas)
         check_number(0.0, weight_decay, f"Invalid weight_decay value: {weight_decay}")
-        if not any(all(isinstance(beta, kind) for beta in betas) for kind in (float, mt.Tensor)):
+        if not any(all(isinstance(beta, kind) for beta in betas) for kind in (float, Tensor)):
             raise ValueError("betas must be either both floats or both Tensors")
         for number, beta in enumerate(betas):
-            if not isinstance(beta, mt.Tensor):
+            if not isinstance(beta, Tensor):
                 continue
             if alone:
                 raise ValueError(f"betas[{number}] as a Tensor is not supported for capturable=False and foreach=True")
             if beta.numel() != 1:
                 raise ValueError(f"Tensor betas[{number}] must be 1-element")
-        betas = tuple(beta.squeeze() if isinstance(beta, mt.Tensor) else beta for beta in betas)  # type: ignore[assignment]
+        betas = tuple(beta.squeeze() if isinstance(beta, Tensor) else beta for beta in betas)  # type: ignore[assignment]
         defaults = {
             "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad,
             "maximize": maximize, "foreach": foreach, "capturable": capturable, "differentiable": differentiable,
@@ -81,7 +82,7 @@ class Adam(ListOptimizer):
 
     def _first_state(self, group: dict[str, Any], param: Any) -> dict[str, Any]:
         names = ["exp_avg", "exp_avg_sq"] + ["max_exp_avg_sq"] * bool(group["amsgrad"])
-        return {"step": kept(0.0), **{name: mt.zeros_like(param) for name in names}}
+        return {"step": kept(0.0), **{name: zeros_like(param) for name in names}}
 
     def _update_sparse(self, group: dict[str, Any], param: Any, grad: Any, state: dict[str, Any]) -> None:
         raise RuntimeError("Adam does not support sparse gradients, please consider SparseAdam instead")
@@ -120,8 +121,8 @@ class AdamW(Adam):
     def __init__(
         self,
         params: ParamsT,
-        lr: float | mt.Tensor = 1e-3,
-        betas: tuple[float | mt.Tensor, float | mt.Tensor] = (0.9, 0.999),
+        lr: float | Tensor = 1e-3,
+        betas: tuple[float | Tensor, float | Tensor] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 1e-2,
         amsgrad: bool = False,

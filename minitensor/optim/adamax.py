@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import minitensor as mt
+from minitensor._C import Tensor
+from minitensor._functions import zeros_like
 from minitensor.optim import lists
 from minitensor.optim.list_optimizer import (
     ListOptimizer,
@@ -30,7 +31,7 @@ class Adamax(ListOptimizer):
     def __init__(
         self,
         params: ParamsT,
-        lr: float | mt.Tensor = 2e-3,
+        lr: float | Tensor = 2e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 0,
@@ -51,7 +52,7 @@ class Adamax(ListOptimizer):
         super().__init__(params, defaults)
 
     def _first_state(self, group: dict[str, Any], param: Any) -> dict[str, Any]:
-        return {"step": kept(0.0), "exp_avg": mt.zeros_like(param), "exp_inf": mt.zeros_like(param)}
+        return {"step": kept(0.0), "exp_avg": zeros_like(param), "exp_inf": zeros_like(param)}
 
     def _update(self, group: dict[str, Any], params: Sequence[Any], grads: Sequence[Any], state: Any) -> None:
         lr, mean, largest = option(group, "lr"), state["exp_avg"], state["exp_inf"]

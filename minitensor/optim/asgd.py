@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import minitensor as mt
 from minitensor import _C
+from minitensor._C import Tensor
+from minitensor._functions import zeros_like
 from minitensor.optim import lists
 from minitensor.optim.list_optimizer import ListOptimizer, check_number, check_rate, descent, kept, option
 from minitensor.optim.optimizer import ParamsT
@@ -26,7 +27,7 @@ class ASGD(ListOptimizer):
     def __init__(
         self,
         params: ParamsT,
-        lr: float | mt.Tensor = 1e-2,
+        lr: float | Tensor = 1e-2,
         lambd: float = 1e-4,
         alpha: float = 0.75,
         t0: float = 1e6,
@@ -46,12 +47,12 @@ class ASGD(ListOptimizer):
 
     def _first_state(self, group: dict[str, Any], param: Any) -> dict[str, Any]:
         return {
-            "step": kept(0.0), "eta": kept(float(group["lr"])), "mu": kept(1.0), "ax": mt.zeros_like(param),
+            "step": kept(0.0), "eta": kept(float(group["lr"])), "mu": kept(1.0), "ax": zeros_like(param),
         }  # fmt: skip
 
     def _update(self, group: dict[str, Any], params: Sequence[Any], grads: Sequence[Any], state: Any) -> None:
         lr, shrink, power = option(group, "lr"), option(group, "lambd"), option(group, "alpha")
-        if isinstance(lr, mt.Tensor):
+        if isinstance(lr, Tensor):
             lr = lr.item()
         start = option(group, "t0")
         steps = lists.count_steps(state["step"])

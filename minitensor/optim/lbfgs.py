@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import minitensor as mt
+from minitensor._C import Tensor
+from minitensor._functions import cat, zeros_like
+from minitensor.autograd import enable_grad, no_grad
 from minitensor.ops import ROWS
 from minitensor.optim.list_optimizer import check_rate
 from minitensor.optim.optimizer import Optimizer, ParamsT
@@ -28,7 +30,7 @@ class LBFGS(Optimizer):
     def __init__(
         self,
         params: ParamsT,
-        lr: float | mt.Tensor = 1,
+        lr: float | Tensor = 1,
         max_iter: int = 20,
         max_eval: int | None = None,
         tolerance_grad: float = 1e-7,
@@ -51,17 +53,17 @@ class LBFGS(Optimizer):
         """Update the parameters; ``closure`` computes the loss and its gradients. Returns the loss at the beginning."""
         if closure is None:
             raise TypeError("LBFGS.step() missing 1 required positional argument: 'closure'")
-        with mt.no_grad():
+        with no_grad():
             return self._step(closure)
 
     def _step(self, closure: Callable[[], Any]) -> Any:
         group = self.param_groups[0]
-        lr = group["lr"].squeeze() if isinstance(group["lr"], mt.Tensor) else group["lr"]
+        lr = group["lr"].squeeze() if isinstance(group["lr"], Tensor) else group["lr"]
         # It has one state for all parameters, which is the first one's.
         state = self.state[self._params[0]]
         for count in ("func_evals", "n_iter"):
             state.setdefault(count, 0)
-        with mt.enable_grad():
+        with enable_grad():
             first_loss = closure()
         loss = float(first_loss)
         state["func_evals"] += 1
@@ -106,7 +108,7 @@ class LBFGS(Optimizer):
             else:
                 self._move(memory["t"], direction)
                 if turns != group["max_iter"]:
-                    with mt.enable_grad():
+                    with enable_grad():
                         loss = float(closure())
                     grad, used = self._flat_grad(), 1
                     done = bool(grad.abs().max() <= group["tolerance_grad"])
@@ -151,8 +153,8 @@ class LBFGS(Optimizer):
         return direction
 
     def _flat_grad(self) -> Any:
-        grads = [mt.zeros_like(p) if p.grad is None else p.grad.to_dense() for p in self._params]
-        return mt.cat([(ROWS["view_as_real"].call(g) if g.is_complex() else g).reshape(-1) for g in grads])
+        grads = [zeros_like(p) if p.grad is None else p.grad.to_dense() for p in self._params]
+        return cat([(ROWS["view_as_real"].call(g) if g.is_complex() else g).reshape(-1) for g in grads])
 
     def _move(self, t: Any, direction: Any) -> None:
         begin = 0
@@ -165,7 +167,7 @@ class LBFGS(Optimizer):
     def _evaluate(self, closure: Callable[[], Any], begin: list[Any], t: Any, direction: Any) -> _Point:
         """The loss and its gradient that far along the direction; the parameters are set back."""
         self._move(t, direction)
-        with mt.enable_grad():
+        with enable_grad():
             loss = float(closure())
         grad = self._flat_grad().clone()
         for param, value in zip(self._params, begin, strict=True):

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-import minitensor as mt
 from minitensor import _C
+from minitensor._C import Tensor, float32, float64, get_default_dtype
+from minitensor._functions import tensor
+from minitensor.autograd import enable_grad, set_grad_enabled
 from minitensor.optim import lists
 from minitensor.optim.optimizer import Optimizer
 
@@ -38,15 +40,15 @@ class ListOptimizer(Optimizer):
             for param in group["params"]:
                 of_param = self.state.get(param) or {}
                 for name in self._kept_numbers:
-                    if name in of_param and not isinstance(of_param[name], mt.Tensor):
+                    if name in of_param and not isinstance(of_param[name], Tensor):
                         of_param[name] = kept(float(of_param[name]))
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update all parameters that have a gradient; return what ``closure`` returned."""
         loss = None
-        with mt.set_grad_enabled(bool(self.defaults.get("differentiable", False))):
+        with set_grad_enabled(bool(self.defaults.get("differentiable", False))):
             if closure is not None:
-                with mt.enable_grad():
+                with enable_grad():
                     loss = closure()
             for group in self.param_groups:
                 params = [param for param in group["params"] if param.grad is not None]
@@ -56,7 +58,7 @@ class ListOptimizer(Optimizer):
 
     def _step_group(self, group: dict[str, Any], params: list[Any]) -> None:
         grads: Sequence[Any] = [param.grad for param in params]
-        if any(type(grad) is not mt.Tensor and _C.is_sparse_storage(grad) for grad in grads):
+        if any(type(grad) is not Tensor and _C.is_sparse_storage(grad) for grad in grads):
             params = self._step_sparse(group, params)
             if not params:
                 return
@@ -122,16 +124,16 @@ class _Columns:
             _C.keep_number(state[name], numbers[place] if isinstance(numbers, list) else numbers)
 
 
-def kept(value: float) -> mt.Tensor:
+def kept(value: float) -> Tensor:
     """A tensor that keeps a number, such as the count of steps."""
-    wide = mt.get_default_dtype() == mt.float64
-    return mt.tensor(value, dtype=mt.float64 if wide else mt.float32, device="cpu")
+    wide = get_default_dtype() == float64
+    return tensor(value, dtype=float64 if wide else float32, device="cpu")
 
 
 def option(group: dict[str, Any], name: str, part: int | None = None) -> Any:
     """An option of a group, or a part of it, which a compiled function reads anew at each call if it is a float."""
     value = _C.bound_number(group, name) if part is None else _C.bound_number(group, name, part)
-    return value.squeeze() if isinstance(value, mt.Tensor) and value.ndim else value
+    return value.squeeze() if isinstance(value, Tensor) and value.ndim else value
 
 
 def descent(group: dict[str, Any], params: Sequence[Any], grads: Sequence[Any], decay: bool = True) -> Any:
@@ -151,7 +153,7 @@ def check_number(lowest: float, value: Any, message: str) -> None:
 
 def check_rate(lr: Any, message: str = "Invalid learning rate: {}") -> None:
     """ValueError unless it is a learning rate: not negative, and if it is a tensor, of one element."""
-    if isinstance(lr, mt.Tensor) and lr.numel() != 1:
+    if isinstance(lr, Tensor) and lr.numel() != 1:
         raise ValueError("Tensor lr must be 1-element")
     check_number(0.0, lr, message.format(lr))
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import minitensor as mt
+from minitensor._functions import addmm, zeros_like
 from minitensor.optim import lists
 from minitensor.optim.list_optimizer import ListOptimizer, check_number, check_rate, option
 from minitensor.optim.optimizer import ParamsT
@@ -56,7 +56,7 @@ class Muon(ListOptimizer):
                 )
 
     def _first_state(self, group: dict[str, Any], param: Any) -> dict[str, Any]:
-        return {"momentum_buffer": mt.zeros_like(param.grad)}
+        return {"momentum_buffer": zeros_like(param.grad)}
 
     def _update(self, group: dict[str, Any], params: Sequence[Any], grads: Sequence[Any], state: Any) -> None:
         lr, momentum, buffers = option(group, "lr"), option(group, "momentum"), state["momentum_buffer"]
@@ -83,7 +83,7 @@ def _orthogonal(matrix: Any, coefficients: Sequence[float], turns: int, eps: flo
     x = x / x.norm().clamp(min=eps)
     for _ in range(turns):
         gram = x @ x.T
-        x = mt.addmm(x, mt.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+        x = addmm(x, addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
     return x.T if wide else x
 
 

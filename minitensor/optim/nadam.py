@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import minitensor as mt
 from minitensor import _C
+from minitensor._C import Tensor
+from minitensor._functions import zeros_like
 from minitensor.optim import lists
 from minitensor.optim.list_optimizer import (
     ListOptimizer,
@@ -38,7 +39,7 @@ class NAdam(ListOptimizer):
     def __init__(
         self,
         params: ParamsT,
-        lr: float | mt.Tensor = 2e-3,
+        lr: float | Tensor = 2e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 0,
@@ -64,8 +65,8 @@ class NAdam(ListOptimizer):
 
     def _first_state(self, group: dict[str, Any], param: Any) -> dict[str, Any]:
         return {
-            "step": kept(0.0), "mu_product": kept(1.0), "exp_avg": mt.zeros_like(param),
-            "exp_avg_sq": mt.zeros_like(param),
+            "step": kept(0.0), "mu_product": kept(1.0), "exp_avg": zeros_like(param),
+            "exp_avg_sq": zeros_like(param),
         }  # fmt: skip
 
     def _update(self, group: dict[str, Any], params: Sequence[Any], grads: Sequence[Any], state: Any) -> None:

@@ -10,8 +10,9 @@ from copy import deepcopy
 from itertools import chain
 from typing import Any, TypeAlias
 
-import minitensor as mt
 from minitensor import _C
+from minitensor._C import Tensor
+from minitensor._functions import from_dlpack
 from minitensor.autograd.gradients import clear_gradients
 from minitensor.utils.hooks import RemovableHandle, add_hook
 
@@ -60,14 +61,14 @@ class Optimizer:
     """
 
     param_groups: list[dict[str, Any]]
-    state: defaultdict[mt.Tensor, Any]
+    state: defaultdict[Tensor, Any]
 
     def __init__(self, params: ParamsT, defaults: dict[str, Any]) -> None:
         self.defaults = defaults
         for name in _HOOKS:
             setattr(self, name, OrderedDict())
         self._patch_step_function()
-        if isinstance(params, mt.Tensor):
+        if isinstance(params, Tensor):
             raise TypeError(
                 "params argument given to the optimizer should be an iterable of Tensors or dicts, "
                 f"but got {_typename(params)}"
@@ -102,7 +103,7 @@ class Optimizer:
                 "optimizer parameters need to be organized in ordered collections, but the ordering of tensors in sets "
                 "will change between runs. Please use a list instead."
             )
-        params = [params] if isinstance(params, mt.Tensor) else list(params)
+        params = [params] if isinstance(params, Tensor) else list(params)
         names = [param[0] for param in params if isinstance(param, tuple)]
         params = [param[1] if isinstance(param, tuple) else param for param in params]
         if names and len(names) != len(params):
@@ -111,7 +112,7 @@ class Optimizer:
         if names:
             param_group["param_names"] = names
         for param in params:
-            if not isinstance(param, mt.Tensor):
+            if not isinstance(param, Tensor):
                 raise TypeError(f"optimizer can only optimize Tensors, but one of the params is {_typename(param)}")
             if not self.defaults.get("differentiable") and not (param.is_leaf or param.retains_grad):
                 raise ValueError("can't optimize a non-leaf Tensor")
@@ -207,7 +208,7 @@ class Optimizer:
             before(self)
         numbers = {id(param): number for number, param in enumerate(self._every_param())}
         # What belongs to no parameter keeps its own key.
-        state = {numbers[id(k)] if isinstance(k, mt.Tensor) else k: value for k, value in self.state.items()}
+        state = {numbers[id(k)] if isinstance(k, Tensor) else k: value for k, value in self.state.items()}
         groups = [{k: v for k, v in group.items() if k != "params"} for group in self.param_groups]
         for packed, group in zip(groups, self.param_groups, strict=True):
             packed["params"] = [numbers[id(param)] for param in group["params"]]
@@ -253,7 +254,7 @@ class Optimizer:
         for after in self._optimizer_load_state_dict_post_hooks.values():  # type: ignore[attr-defined]
             after(self)
 
-    def _every_param(self) -> Iterator[mt.Tensor]:
+    def _every_param(self) -> Iterator[Tensor]:
         return (param for group in self.param_groups for param in group["params"])
 
     def __repr__(self) -> str:
@@ -266,16 +267,16 @@ class Optimizer:
 
 def _typename(value: Any) -> str:
     kind = type(value)
-    if isinstance(value, mt.Tensor):
+    if isinstance(value, Tensor):
         return f"minitensor.{kind.__name__}"
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _fitted(value: Any, param: mt.Tensor, name: Any = None) -> Any:
+def _fitted(value: Any, param: Tensor, name: Any = None) -> Any:
     """A copy of a part of a parameter's state, on its device and, but for a count of steps, in its dtype if a float."""
-    if hasattr(value, "detach") and not isinstance(value, mt.Tensor):
-        value = mt.from_dlpack(value.detach())  # another library's
-    if isinstance(value, mt.Tensor):
+    if hasattr(value, "detach") and not isinstance(value, Tensor):
+        value = from_dlpack(value.detach())  # another library's
+    if isinstance(value, Tensor):
         value = value.detach().clone()
         if name == "step":
             return value

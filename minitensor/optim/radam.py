@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import minitensor as mt
 from minitensor import _C
+from minitensor._C import Tensor
+from minitensor._functions import zeros_like
 from minitensor.optim import lists
 from minitensor.optim.list_optimizer import (
     ListOptimizer,
@@ -36,7 +37,7 @@ class RAdam(ListOptimizer):
     def __init__(
         self,
         params: ParamsT,
-        lr: float | mt.Tensor = 1e-3,
+        lr: float | Tensor = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 0,
@@ -59,7 +60,7 @@ class RAdam(ListOptimizer):
         super().__init__(params, defaults)
 
     def _first_state(self, group: dict[str, Any], param: Any) -> dict[str, Any]:
-        return {"step": kept(0.0), "exp_avg": mt.zeros_like(param), "exp_avg_sq": mt.zeros_like(param)}
+        return {"step": kept(0.0), "exp_avg": zeros_like(param), "exp_avg_sq": zeros_like(param)}
 
     def _update(self, group: dict[str, Any], params: Sequence[Any], grads: Sequence[Any], state: Any) -> None:
         lr, mean, square = option(group, "lr"), state["exp_avg"], state["exp_avg_sq"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import minitensor as mt
+from minitensor._C import Tensor
+from minitensor._functions import zeros_like
 from minitensor.optim import lists
 from minitensor.optim.list_optimizer import ListOptimizer, check_number, check_rate, descent, kept, option
 from minitensor.optim.optimizer import ParamsT
@@ -28,7 +29,7 @@ class RMSprop(ListOptimizer):
     def __init__(
         self,
         params: ParamsT,
-        lr: float | mt.Tensor = 1e-2,
+        lr: float | Tensor = 1e-2,
         alpha: float = 0.99,
         eps: float = 1e-8,
         weight_decay: float = 0,
@@ -53,7 +54,7 @@ class RMSprop(ListOptimizer):
 
     def _first_state(self, group: dict[str, Any], param: Any) -> dict[str, Any]:
         names = ["square_avg"] + ["momentum_buffer"] * (group["momentum"] > 0) + ["grad_avg"] * bool(group["centered"])
-        return {"step": kept(0.0), **{name: mt.zeros_like(param) for name in names}}
+        return {"step": kept(0.0), **{name: zeros_like(param) for name in names}}
 
     def _update(self, group: dict[str, Any], params: Sequence[Any], grads: Sequence[Any], state: Any) -> None:
         lr, alpha, square = option(group, "lr"), option(group, "alpha"), state["square_avg"]

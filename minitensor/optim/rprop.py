@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import minitensor as mt
+from minitensor._C import Tensor
+from minitensor._functions import full_like, zeros_like
 from minitensor.optim import lists
 from minitensor.optim.list_optimizer import ListOptimizer, check_rate, kept, option
 from minitensor.optim.optimizer import ParamsT
@@ -22,7 +23,7 @@ class Rprop(ListOptimizer):
     def __init__(
         self,
         params: ParamsT,
-        lr: float | mt.Tensor = 1e-2,
+        lr: float | Tensor = 1e-2,
         etas: tuple[float, float] = (0.5, 1.2),
         step_sizes: tuple[float, float] = (1e-6, 50),
         *,
@@ -42,8 +43,8 @@ class Rprop(ListOptimizer):
 
     def _first_state(self, group: dict[str, Any], param: Any) -> dict[str, Any]:
         lr = float(group["lr"])
-        size = mt.full_like(param, complex(lr, lr) if param.is_complex() else lr, requires_grad=False)
-        return {"step": kept(0.0), "prev": mt.zeros_like(param), "step_size": size}
+        size = full_like(param, complex(lr, lr) if param.is_complex() else lr, requires_grad=False)
+        return {"step": kept(0.0), "prev": zeros_like(param), "step_size": size}
 
     def _update(self, group: dict[str, Any], params: Sequence[Any], grads: Sequence[Any], state: Any) -> None:
         before, sizes = state["prev"], state["step_size"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import minitensor as mt
+from minitensor._C import Tensor
+from minitensor._functions import zeros_like
 from minitensor.optim.list_optimizer import ListOptimizer, check_betas
 from minitensor.optim.optimizer import ParamsT
 
@@ -23,12 +24,12 @@ class SparseAdam(ListOptimizer):
     def __init__(
         self,
         params: ParamsT,
-        lr: float | mt.Tensor = 1e-3,
+        lr: float | Tensor = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         maximize: bool = False,
     ) -> None:
-        if isinstance(lr, mt.Tensor) and lr.numel() != 1:
+        if isinstance(lr, Tensor) and lr.numel() != 1:
             raise ValueError("Tensor lr must be 1-element")
         if not lr > 0.0:
             raise ValueError(f"Invalid learning rate: {lr}")
@@ -48,7 +49,7 @@ class SparseAdam(ListOptimizer):
             )
 
     def _first_state(self, group: dict[str, Any], param: Any) -> dict[str, Any]:
-        return {"step": 0, "exp_avg": mt.zeros_like(param.detach()), "exp_avg_sq": mt.zeros_like(param.detach())}
+        return {"step": 0, "exp_avg": zeros_like(param.detach()), "exp_avg_sq": zeros_like(param.detach())}
 
     def _update_sparse(self, group: dict[str, Any], param: Any, grad: Any, state: dict[str, Any]) -> None:
         from minitensor.optim import sparse_updates

@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterable
 from copy import deepcopy
 from typing import Any
 
-import minitensor as mt
 from minitensor import nn
+from minitensor._C import int64
+from minitensor._functions import tensor
+from minitensor.autograd import no_grad
 from minitensor.nn.modules.batchnorm import _BatchNorm
 from minitensor.optim import lists
 from minitensor.optim.lr_scheduler.base import LRScheduler, for_groups
@@ -35,7 +37,7 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[..., None]:
     """A function of lists of averages and of parameters, which moves the averages by ``1 - decay``."""
     _check_decay(decay)
 
-    @mt.no_grad()
+    @no_grad()
     def ema_update(ema_param_list: Any, current_param_list: Any, _: Any) -> None:
         """Move the averages."""
         if ema_param_list[0].is_floating_point() or ema_param_list[0].is_complex():
@@ -50,7 +52,7 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[..., None]:
 def get_swa_multi_avg_fn() -> Callable[..., None]:
     """A function of lists of averages and of parameters, and of how many are averaged: the mean of all."""
 
-    @mt.no_grad()
+    @no_grad()
     def swa_update(averaged_param_list: Any, current_param_list: Any, num_averaged: Any) -> None:
         """Move the averages."""
         if averaged_param_list[0].is_floating_point() or averaged_param_list[0].is_complex():
@@ -66,7 +68,7 @@ def get_ema_avg_fn(decay: float = 0.999) -> Callable[..., Any]:
     """A function of an average and a parameter, which gives the average moved by ``1 - decay``."""
     _check_decay(decay)
 
-    @mt.no_grad()
+    @no_grad()
     def ema_update(ema_param: Any, current_param: Any, num_averaged: Any) -> Any:
         """The next average."""
         return decay * ema_param + (1 - decay) * current_param
@@ -77,7 +79,7 @@ def get_ema_avg_fn(decay: float = 0.999) -> Callable[..., Any]:
 def get_swa_avg_fn() -> Callable[..., Any]:
     """A function of an average and a parameter, and of how many are averaged: the mean of all."""
 
-    @mt.no_grad()
+    @no_grad()
     def swa_update(averaged_param: Any, current_param: Any, num_averaged: Any) -> Any:
         """The next average."""
         return averaged_param + (current_param - averaged_param) / (num_averaged + 1)
@@ -106,7 +108,7 @@ class AveragedModel(nn.Module):
         self.module = deepcopy(model)
         if device is not None:
             self.module = self.module.to(device)
-        self.register_buffer("n_averaged", mt.tensor(0, dtype=mt.int64, device=device))
+        self.register_buffer("n_averaged", tensor(0, dtype=int64, device=device))
         self.avg_fn = avg_fn
         self.multi_avg_fn = multi_avg_fn
         self.use_buffers = use_buffers
@@ -144,7 +146,7 @@ class AveragedModel(nn.Module):
         self.n_averaged += 1
 
 
-@mt.no_grad()
+@no_grad()
 def update_bn(loader: Iterable[Any], model: nn.Module, device: Any = None) -> None:
     """Compute the statistics of a model's batch norms anew, over the batches of a loader (their first items)."""
     norms: list[Any] = [module for module in model.modules() if isinstance(module, _BatchNorm)]

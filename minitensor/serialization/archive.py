@@ -13,7 +13,8 @@ import zlib
 from pickle import UnpicklingError
 from typing import Any
 
-import minitensor as mt
+from minitensor._C import Tensor, uint8
+from minitensor._functions import empty, from_numpy
 
 __all__ = ["Reader", "Writer"]
 
@@ -132,10 +133,10 @@ class Reader:
         """The bytes of an entry that older files lack."""
         return self.read(entry) if f"{self.name}/{entry}" in self.zip.namelist() else default
 
-    def storage(self, entry: str) -> mt.Tensor:
+    def storage(self, entry: str) -> Tensor:
         """The bytes of an entry as a flat tensor of its own memory."""
         info = self.info(entry)
-        data = mt.empty(info.file_size, dtype=mt.uint8)
+        data = empty(info.file_size, dtype=uint8)
         target = data.numpy().data if info.file_size else memoryview(bytearray())
         done = 0
         try:
@@ -149,19 +150,17 @@ class Reader:
             raise RuntimeError(f"{self.shown} is damaged: {error}") from None
         return data
 
-    def mapped(self, entry: str, path: str) -> mt.Tensor:
+    def mapped(self, entry: str, path: str) -> Tensor:
         """The bytes of an entry as they lie in the file: read when touched; writes stay private to the process."""
         import numpy as np
 
         info = self.info(entry)
         if info.file_size == 0:
-            return mt.empty(0, dtype=mt.uint8)
+            return empty(0, dtype=uint8)
         self.file.seek(info.header_offset)
         header = self.file.read(_LOCAL_HEADER)
         if header[:4] != b"PK\x03\x04":
             raise RuntimeError(f"{self.shown} is damaged: entry {entry} has no header")
         lengths = int.from_bytes(header[26:28], "little"), int.from_bytes(header[28:30], "little")
         start = info.header_offset + _LOCAL_HEADER + sum(lengths)
-        return mt.from_numpy(
-            np.memmap(path, np.uint8, mode="c", offset=start, shape=(info.file_size,)).view(np.ndarray)
-        )
+        return from_numpy(np.memmap(path, np.uint8, mode="c", offset=start, shape=(info.file_size,)).view(np.ndarray))

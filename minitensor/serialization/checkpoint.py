@@ -9,7 +9,8 @@ from pathlib import Path
 from pickle import UnpicklingError
 from typing import IO, Any
 
-import minitensor as mt
+from minitensor import _C
+from minitensor._C import Tensor, device
 from minitensor.serialization.archive import Reader, Writer
 from minitensor.serialization.files import write_file
 from minitensor.serialization.names import find, storage_of
@@ -21,7 +22,7 @@ from minitensor.storage import TypedStorage, UntypedStorage
 __all__ = ["load", "read_checkpoint", "save", "write_entries"]
 
 _Path = str | os.PathLike[str]
-_MapLocation = str | mt.device | dict[str, str] | Callable[..., Any] | None
+_MapLocation = str | device | dict[str, str] | Callable[..., Any] | None
 
 
 def save(
@@ -119,14 +120,14 @@ def load(
 
 
 def _read(file: Any, shown: str, map_location: _MapLocation, mapped_path: str | None, whole: bool) -> Any:
-    if map_location is not None and not (isinstance(map_location, (str, mt.device, dict)) or callable(map_location)):
+    if map_location is not None and not (isinstance(map_location, (str, device, dict)) or callable(map_location)):
         raise TypeError(f"map_location must be a device, a dict or a function, got {type(map_location).__name__}")
     return read_checkpoint(Reader(file, str(shown)), map_location, mapped_path, whole)
 
 
 def read_checkpoint(reader: Reader, map_location: _MapLocation, mapped_path: str | None, whole: bool) -> Any:
     """The object in an archive."""
-    storages: dict[str, mt.Tensor] = {}
+    storages: dict[str, Tensor] = {}
 
     def persistent_load(identity: Any) -> TypedStorage | UntypedStorage:
         if not isinstance(identity, tuple) or len(identity) != 5 or identity[0] != "storage":
@@ -141,7 +142,7 @@ def read_checkpoint(reader: Reader, map_location: _MapLocation, mapped_path: str
             entry = f"data/{key}"
             data = reader.storage(entry) if mapped_path is None else reader.mapped(entry, mapped_path)
             storages[key] = _moved(data, location, map_location)
-        itemsize = 1 if kind[1] is None else getattr(mt, kind[1]).itemsize
+        itemsize = 1 if kind[1] is None else getattr(_C, kind[1]).itemsize
         if count * itemsize > storages[key].numel():
             raise UnpicklingError(f"storage {key} holds {storages[key].numel()} bytes, not {count} x {itemsize}")
         return storage_of(storages[key], kind[1])
@@ -150,12 +151,12 @@ def read_checkpoint(reader: Reader, map_location: _MapLocation, mapped_path: str
     return unpickle_whole(pickled, persistent_load) if whole else unpickle(pickled, find, persistent_load)
 
 
-def _moved(data: mt.Tensor, location: str, map_location: _MapLocation) -> mt.Tensor:
+def _moved(data: Tensor, location: str, map_location: _MapLocation) -> Tensor:
     if map_location is None:
         target: Any = location
     elif isinstance(map_location, dict):
         target = map_location.get(location, location)
-    elif isinstance(map_location, (str, mt.device)):
+    elif isinstance(map_location, (str, device)):
         target = map_location
     else:
         moved = map_location(data, location)

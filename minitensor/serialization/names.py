@@ -8,8 +8,10 @@ from collections.abc import Callable
 from pickle import UnpicklingError
 from typing import Any
 
-import minitensor as mt
 from minitensor import _C
+from minitensor._C import Size, Tensor
+from minitensor.composite import layout as layouts
+from minitensor.composite.creation import empty_strided
 from minitensor.serialization.safe_globals import get_safe_globals, lookup
 from minitensor.serialization.unpickler import Allowed, Unfinished
 from minitensor.storage import TypedStorage, UntypedStorage
@@ -36,13 +38,13 @@ DTYPES = (*STORAGE_NAMES, "uint16", "uint32", "uint64")
 _STORAGES = {name: dtype for dtype, name in STORAGE_NAMES.items()}
 
 
-def storage_of(data: mt.Tensor, dtype: str | None) -> TypedStorage | UntypedStorage:
+def storage_of(data: Tensor, dtype: str | None) -> TypedStorage | UntypedStorage:
     """The storage with these bytes, of the dtype that the checkpoint gives it (None: bytes)."""
     untyped = UntypedStorage(_bytes=data)
-    return untyped if dtype is None else TypedStorage(wrap_storage=untyped, dtype=getattr(mt, dtype))
+    return untyped if dtype is None else TypedStorage(wrap_storage=untyped, dtype=getattr(_C, dtype))
 
 
-def _view(storage: UntypedStorage, dtype: mt.dtype, size: Any, stride: Any, offset: int) -> mt.Tensor:
+def _view(storage: UntypedStorage, dtype: _C.dtype, size: Any, stride: Any, offset: int) -> Tensor:
     """A tensor over a storage. UnpicklingError if it would reach beyond it."""
     data = storage._bytes
     size, stride = _numbers("size", size), _numbers("stride", stride)
@@ -73,7 +75,7 @@ def _rebuild_tensor(
     requires_grad: Any = False,
     hooks: Any = None,
     metadata: Any = None,
-) -> mt.Tensor:
+) -> Tensor:
     if not isinstance(storage, TypedStorage):
         raise UnpicklingError("a tensor is made of what is not a typed storage")
     return _finish(_view(storage.untyped(), storage.dtype, size, stride, offset), requires_grad, metadata)
@@ -81,35 +83,37 @@ def _rebuild_tensor(
 
 def _rebuild_tensor_of_bytes(
     storage: Any, offset: Any, size: Any, stride: Any, requires_grad: Any, hooks: Any, dtype: Any, metadata: Any = None
-) -> mt.Tensor:
-    if not isinstance(storage, TypedStorage | UntypedStorage) or not isinstance(dtype, mt.dtype):
+) -> Tensor:
+    if not isinstance(storage, TypedStorage | UntypedStorage) or not isinstance(dtype, _C.dtype):
         raise UnpicklingError("a tensor is made of what is not a storage and a dtype")
     return _finish(_view(storage.untyped(), dtype, size, stride, offset), requires_grad, metadata)
 
 
-def _rebuild_meta_tensor(dtype: Any, size: Any, stride: Any, requires_grad: Any) -> mt.Tensor:
-    if not isinstance(dtype, mt.dtype):
+def _rebuild_meta_tensor(dtype: Any, size: Any, stride: Any, requires_grad: Any) -> Tensor:
+    if not isinstance(dtype, _C.dtype):
         raise UnpicklingError("a meta tensor is made of what is not a dtype")
     size, stride = _numbers("size", size), _numbers("stride", stride)
-    return _finish(mt.empty_strided(size, stride, dtype=dtype, device="meta"), requires_grad, None)
+    return _finish(empty_strided(size, stride, dtype=dtype, device="meta"), requires_grad, None)
 
 
-def _rebuild_parameter(data: Any, requires_grad: Any, hooks: Any) -> mt.Tensor:
-    if not isinstance(data, mt.Tensor):
+def _rebuild_parameter(data: Any, requires_grad: Any, hooks: Any) -> Tensor:
+    if not isinstance(data, Tensor):
         raise UnpicklingError("a parameter is made of what is not a tensor")
-    return mt.nn.Parameter(data, bool(requires_grad))
+    from minitensor.nn.parameter import Parameter
+
+    return Parameter(data, bool(requires_grad))
 
 
-def _rebuild_parameter_with_state(data: Any, requires_grad: Any, hooks: Any, state: Any) -> mt.Tensor:
+def _rebuild_parameter_with_state(data: Any, requires_grad: Any, hooks: Any, state: Any) -> Tensor:
     return _with_attributes(_rebuild_parameter(data, requires_grad, hooks), state)
 
 
-def _rebuild_from_type(rebuild: Any, cls: Any, arguments: Any, state: Any) -> mt.Tensor:
+def _rebuild_from_type(rebuild: Any, cls: Any, arguments: Any, state: Any) -> Tensor:
     if not (isinstance(rebuild, Allowed) and rebuild.rebuilds and isinstance(arguments, tuple)):
         raise UnpicklingError("a tensor is rebuilt by what doesn't rebuild tensors")
-    if not isinstance(cls, type) or not issubclass(cls, mt.Tensor):
+    if not isinstance(cls, type) or not issubclass(cls, Tensor):
         raise UnpicklingError(f"a tensor is to be of the type {cls!r}")
-    tensor: mt.Tensor = rebuild.call(*arguments)
+    tensor: Tensor = rebuild.call(*arguments)
     if type(tensor) is not cls:
         tensor = tensor.as_subclass(cls)
     if hasattr(cls, "__setstate__"):  # a class that the user has allowed
@@ -118,21 +122,23 @@ def _rebuild_from_type(rebuild: Any, cls: Any, arguments: Any, state: Any) -> mt
     return _with_attributes(tensor, state)
 
 
-def _with_attributes(tensor: mt.Tensor, state: Any) -> mt.Tensor:
+def _with_attributes(tensor: Tensor, state: Any) -> Tensor:
     """The tensor with what a program has set on it. UnpicklingError if that is a tensor's own attribute."""
+    from minitensor.nn.parameter import Parameter
+
     for part in state if isinstance(state, tuple) else (state,):  # the second: of __slots__
         if part is None:
             continue
         if not isinstance(part, dict) or not all(isinstance(name, str) for name in part):
             raise UnpicklingError("the attributes of a tensor must be a dict")
         for name, value in part.items():
-            if hasattr(mt.nn.Parameter, name):
+            if hasattr(Parameter, name):
                 raise UnpicklingError(f"the attribute {name} of a tensor is set")
             setattr(tensor, name, value)
     return tensor
 
 
-def _finish(tensor: mt.Tensor, requires_grad: Any, metadata: Any) -> mt.Tensor:
+def _finish(tensor: Tensor, requires_grad: Any, metadata: Any) -> Tensor:
     # Views that show what they share conjugated or negated have memory of their own here.
     if metadata is not None and not (isinstance(metadata, dict) and metadata.keys() <= {"conj", "neg"}):
         raise UnpicklingError(f"a tensor has properties that are not known here: {metadata!r}")
@@ -144,44 +150,46 @@ def _finish(tensor: mt.Tensor, requires_grad: Any, metadata: Any) -> mt.Tensor:
 
 
 def _layout(name: Any) -> Any:
-    found = (
-        getattr(mt, name.removeprefix("torch.").removeprefix("minitensor."), None) if isinstance(name, str) else None
-    )
-    if not isinstance(found, mt.layout):
+    wanted = name.removeprefix("torch.").removeprefix("minitensor.") if isinstance(name, str) else ""
+    found = getattr(layouts, wanted, None)
+    if not isinstance(found, layouts.layout):
         raise UnpicklingError(f"there is no layout {name!r}")
     return found
 
 
-def _rebuild_sparse(layout: Any, parts: Any) -> mt.Tensor:
+def _rebuild_sparse(layout: Any, parts: Any) -> Tensor:
     """A sparse tensor of its components, whose indices are looked at: a file may say anything."""
-    if not isinstance(layout, mt.layout) or layout is mt.strided or not isinstance(parts, tuple) or len(parts) < 3:
+    from minitensor.sparse.creation import sparse_compressed_tensor, sparse_coo_tensor
+
+    known = isinstance(layout, layouts.layout) and layout is not layouts.strided
+    if not known or not isinstance(parts, tuple) or len(parts) < 3:
         raise UnpicklingError("a sparse tensor is made of what is not a layout and components")
-    coo = layout is mt.sparse_coo
+    coo = layout is layouts.sparse_coo
     *tensors, size = parts[: 3 if coo else 4]
-    if not all(type(t) is mt.Tensor for t in tensors):
+    if not all(type(t) is Tensor for t in tensors):
         raise UnpicklingError("a sparse tensor is made of what are not strided tensors")
     size = _numbers("size", tuple(size))
     try:
         if coo:
             coalesced = bool(parts[3]) if len(parts) > 3 else False
             indices, values = tensors
-            made = mt.sparse_coo_tensor(indices, values, size, check_invariants=True, is_coalesced=coalesced)
+            made = sparse_coo_tensor(indices, values, size, check_invariants=True, is_coalesced=coalesced)
         else:
             first, second, values = tensors
-            made = mt.sparse_compressed_tensor(first, second, values, size, layout=layout, check_invariants=True)
+            made = sparse_compressed_tensor(first, second, values, size, layout=layout, check_invariants=True)
     except (RuntimeError, TypeError) as error:
         raise UnpicklingError(f"the components of a sparse tensor don't fit: {error}") from None
     return made  # type: ignore[no-any-return]
 
 
-def _size(sizes: Any = ()) -> mt.Size:
-    return mt.Size(_numbers("size", tuple(sizes)))
+def _size(sizes: Any = ()) -> Size:
+    return Size(_numbers("size", tuple(sizes)))
 
 
-def _device(kind: Any, index: Any = None) -> mt.device:
+def _device(kind: Any, index: Any = None) -> _C.device:
     if not isinstance(kind, str) or not isinstance(index, int | None):
         raise UnpicklingError("a device is a name and a number")
-    return mt.device(kind) if index is None else mt.device(kind, index)
+    return _C.device(kind) if index is None else _C.device(kind, index)
 
 
 def _encode(text: Any, encoding: Any = "latin1") -> bytes:
@@ -271,7 +279,7 @@ _VALUES: dict[str, Any] = {
         "_rebuild_parameter_with_state", _rebuild_parameter_with_state
     ),
     "torch._tensor._rebuild_from_type_v2": _function("_rebuild_from_type_v2", _rebuild_from_type),
-    "torch.Tensor": mt.Tensor,
+    "torch.Tensor": Tensor,
     "torch.Size": _function("Size", _size),
     "torch.device": _function("device", _device),
     "torch.serialization._get_layout": _function("_get_layout", _layout),
@@ -334,7 +342,7 @@ def find(module: str, name: str) -> Any:
     if full in _VALUES:
         return _VALUES[full]
     if module == "torch" and name in DTYPES:
-        return getattr(mt, name)
+        return getattr(_C, name)
     if module == "builtins" and name in _FACTORIES:
         return _FACTORIES[name]
     allowed = lookup(full)

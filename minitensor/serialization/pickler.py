@@ -7,9 +7,11 @@ import pickle
 from collections import OrderedDict
 from typing import Any, ClassVar
 
-import minitensor as mt
 from minitensor import _C
+from minitensor._C import Size, Tensor, device
+from minitensor._functions import add, tanh
 from minitensor._public_names import PLACES, public_name
+from minitensor.composite.layout import layout
 from minitensor.serialization.names import STORAGE_NAMES
 from minitensor.serialization.safe_globals import lookup
 from minitensor.storage import TypedStorage, UntypedStorage
@@ -59,7 +61,7 @@ class _Pickler(pickle._Pickler):
     def __init__(self, file: io.BytesIO, protocol: int) -> None:
         super().__init__(file, protocol)
         self.keys: dict[int, tuple[str, _Global]] = {}
-        self.storages: list[mt.Tensor] = []
+        self.storages: list[Tensor] = []
         """Every storage once, as its bytes."""
 
     def persistent_id(self, thing: Any) -> Any:
@@ -76,23 +78,25 @@ class _Pickler(pickle._Pickler):
         return None
 
     def reducer_override(self, thing: Any) -> Any:
-        if isinstance(thing, mt.Tensor):
+        if isinstance(thing, Tensor):
             return self.reduce_sparse(thing) if _C.is_sparse_storage(thing) else self.reduce_tensor(thing)
-        if isinstance(thing, mt.layout):
+        if isinstance(thing, layout):
             return _LAYOUT, (f"torch.{thing._name}",)
-        if isinstance(thing, mt.Size):
+        if isinstance(thing, Size):
             return _SIZE, (tuple(thing),)
-        if isinstance(thing, mt.device):
+        if isinstance(thing, device):
             return _DEVICE, (thing.type,) if thing.index is None else (thing.type, thing.index)
         # Anything else as Python pickles it. Reading it back runs its class's code, so load() wants to hear that it is
         # trusted.
         return NotImplemented
 
-    def reduce_tensor(self, tensor: mt.Tensor) -> Any:
+    def reduce_tensor(self, tensor: Tensor) -> Any:
+        from minitensor.nn.parameter import Parameter
+
         cls = type(tensor)
         hooks: OrderedDict[str, Any] = OrderedDict()
         state = tensor.__getstate__() or None
-        if cls is mt.nn.Parameter:
+        if cls is Parameter:
             made_of = (tensor.detach(), tensor.requires_grad, hooks)
             return (
                 (_REBUILD_PARAMETER, made_of) if state is None else (_REBUILD_PARAMETER_WITH_STATE, (*made_of, state))
@@ -107,13 +111,15 @@ class _Pickler(pickle._Pickler):
 
     def reduce_sparse(self, tensor: Any) -> Any:
         """As PyTorch writes them: whether a gradient is wanted is not kept, but of parameters."""
-        if isinstance(tensor, mt.nn.Parameter):
+        from minitensor.nn.parameter import Parameter
+
+        if isinstance(tensor, Parameter):
             return _REBUILD_PARAMETER, (tensor.detach(), tensor.requires_grad, OrderedDict())
         pattern = tensor._pattern
-        parts = (*pattern.indices, tensor._elements, mt.Size(pattern.size))
+        parts = (*pattern.indices, tensor._elements, Size(pattern.size))
         return _REBUILD_SPARSE, (pattern.layout, (*parts, pattern.coalesced) if pattern.is_coo else parts)
 
-    def reduce_plain(self, tensor: mt.Tensor, hooks: Any) -> Any:
+    def reduce_plain(self, tensor: Tensor, hooks: Any) -> Any:
         if tensor.device.type == "meta":
             return _REBUILD_META, (tensor.dtype, tuple(tensor.shape), tensor.stride(), tensor.requires_grad)
         name = STORAGE_NAMES.get(tensor.dtype.name)
@@ -123,12 +129,12 @@ class _Pickler(pickle._Pickler):
             return _REBUILD, (self.storage(data, _torch(name), tensor.itemsize), *place)
         return _REBUILD_BYTES, (self.storage(data, _UNTYPED, 1), *place, tensor.dtype)
 
-    def fits(self, data: mt.Tensor, kind: _Global, itemsize: int) -> bool:
+    def fits(self, data: Tensor, kind: _Global, itemsize: int) -> bool:
         """Whether a storage can have this type: readers take it to be of the one that it has first."""
         _, first = self.keys.get(data._storage_id(), ("", kind))
         return first is kind and data.numel() % itemsize == 0
 
-    def storage(self, data: mt.Tensor, kind: _Global, itemsize: int) -> _StorageId:
+    def storage(self, data: Tensor, kind: _Global, itemsize: int) -> _StorageId:
         identity = data._storage_id()
         if identity not in self.keys:
             self.keys[identity] = str(len(self.storages)), kind
@@ -142,15 +148,15 @@ class _Pickler(pickle._Pickler):
         self.write(pickle.GLOBAL + f"{name.module}\n{name.name}\n".encode("ascii"))  # type: ignore[attr-defined]
         self.memoize(thing)  # type: ignore[attr-defined]
 
-    def save_dtype(self, dtype: mt.dtype) -> None:
+    def save_dtype(self, dtype: _C.dtype) -> None:
         self.save_name(_torch(dtype.name), dtype)
 
     def save_function(self, function: Any) -> None:
         self.save_name(_public(function), function)
 
     dispatch[_Global] = save_name
-    dispatch[mt.dtype] = save_dtype
-    dispatch[type(mt.add)] = dispatch[type(mt.tanh)] = save_function  # functions that are composed, and ops
+    dispatch[_C.dtype] = save_dtype
+    dispatch[type(add)] = dispatch[type(tanh)] = save_function  # functions that are composed, and ops
 
 
 def _public(function: Any) -> _Global:
@@ -163,7 +169,7 @@ def _public(function: Any) -> _Global:
     return _GLOBALS.setdefault(f"{full}.{name}", _Global(full, name))
 
 
-def pickle_object(thing: Any, protocol: int) -> tuple[bytes, list[mt.Tensor]]:
+def pickle_object(thing: Any, protocol: int) -> tuple[bytes, list[Tensor]]:
     """The pickle of an object, and the bytes of each of its storages in the order of their keys.
 
     PicklingError for what Python can't pickle.

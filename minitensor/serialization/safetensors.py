@@ -9,7 +9,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-import minitensor as mt
+from minitensor import _C
+from minitensor._C import Tensor
+from minitensor._functions import empty, frombuffer
 from minitensor.serialization.files import write_file
 
 __all__ = ["load", "load_file", "save", "save_file"]
@@ -31,7 +33,7 @@ def _library() -> Any:
     return safetensors
 
 
-def save(tensors: dict[str, mt.Tensor], metadata: dict[str, str] | None = None) -> bytes:
+def save(tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> bytes:
     """The bytes of a safetensors file with these tensors.
 
     RuntimeError for tensors that share memory, which the format can't say: clone() them.
@@ -46,14 +48,14 @@ def save(tensors: dict[str, mt.Tensor], metadata: dict[str, str] | None = None) 
 
 
 def save_file(
-    tensors: dict[str, mt.Tensor], filename: str | os.PathLike[str], metadata: dict[str, str] | None = None
+    tensors: dict[str, Tensor], filename: str | os.PathLike[str], metadata: dict[str, str] | None = None
 ) -> None:
     """Write a safetensors file: either the whole new file is there afterwards, or the old one is untouched."""
     data = save(tensors, metadata)
     write_file(filename, lambda file: file.write(data))
 
 
-def load(data: bytes) -> dict[str, mt.Tensor]:
+def load(data: bytes) -> dict[str, Tensor]:
     """The tensors in the bytes of a safetensors file. RuntimeError if it is damaged."""
     library = _library()
     try:
@@ -63,20 +65,20 @@ def load(data: bytes) -> dict[str, mt.Tensor]:
     return {name: _tensor(name, entry) for name, entry in found}
 
 
-def load_file(filename: str | os.PathLike[str], device: Any = "cpu") -> dict[str, mt.Tensor]:
+def load_file(filename: str | os.PathLike[str], device: Any = "cpu") -> dict[str, Tensor]:
     """The tensors in a safetensors file, on a device."""
     loaded = load(Path(filename).read_bytes())
     return {name: t.to(device=device) for name, t in loaded.items()}
 
 
-def _checked(tensors: dict[str, mt.Tensor]) -> dict[str, mt.Tensor]:
+def _checked(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """Contiguous tensors with memory of their own."""
     if not isinstance(tensors, dict):
         raise ValueError(f"Expected a dict of [str, Tensor] but received {type(tensors)}")
     owners: dict[int, str] = {}
     flat = {}
     for name, t in tensors.items():
-        if not isinstance(name, str) or not isinstance(t, mt.Tensor):
+        if not isinstance(name, str) or not isinstance(t, Tensor):
             raise ValueError(f"Key `{name}` is invalid, expected a name and a Tensor but received {type(t)}")
         if t.dtype.name not in _NAMES.values():
             raise ValueError(f"the safetensors format has no dtype {t.dtype.name} (tensor '{name}')")
@@ -89,10 +91,10 @@ def _checked(tensors: dict[str, mt.Tensor]) -> dict[str, mt.Tensor]:
     return flat
 
 
-def _tensor(name: str, entry: dict[str, Any]) -> mt.Tensor:
+def _tensor(name: str, entry: dict[str, Any]) -> Tensor:
     dtype = _NAMES.get(entry["dtype"])
     if dtype is None:
         raise RuntimeError(f"tensor '{name}' has dtype {entry['dtype']}, which is not here")
     data = bytearray(entry["data"])
-    flat = mt.empty(0, dtype=getattr(mt, dtype)) if not data else mt.frombuffer(data, dtype=getattr(mt, dtype))
+    flat = empty(0, dtype=getattr(_C, dtype)) if not data else frombuffer(data, dtype=getattr(_C, dtype))
     return flat.reshape(tuple(entry["shape"]))

@@ -17,7 +17,10 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import minitensor as mt
+from minitensor import _C, special
+from minitensor._C import float32, float64, get_default_device, get_default_dtype
+from minitensor._functions import arange, cos, exp, full_like, ones, sin, tensor
+from minitensor.composite.layout import strided
 
 __all__ = [
     "bartlett",
@@ -33,7 +36,7 @@ __all__ = [
     "nuttall",
 ]
 
-Tensor = mt.Tensor
+Tensor = _C.Tensor
 
 
 def _window(
@@ -42,23 +45,23 @@ def _window(
 ) -> Tensor:  # fmt: skip
     """The formula at the samples' numbers 0, 1, ... as float64, with the number of intervals of a period."""
     given = length
-    if isinstance(length, mt.Tensor):
+    if isinstance(length, _C.Tensor):
         length = length.item()
     if not isinstance(length, int) and length not in (0, 1):
         raise TypeError(f"{name}(): argument 'M' must be int, not {type(given).__name__}")
     length = int(length)
     if length < 0:
         raise ValueError(f"{name} requires non-negative window length, got M={length}")
-    if layout is not mt.strided:
+    if layout is not strided:
         raise ValueError(f"{name} is implemented for strided tensors only, got: {layout}")
-    dtype = mt.get_default_dtype() if dtype is None else dtype
-    if dtype not in (mt.float32, mt.float64):
+    dtype = get_default_dtype() if dtype is None else dtype
+    if dtype not in (float32, float64):
         raise ValueError(f"{name} expects float32 or float64 dtypes, got: {dtype}")
     if length <= 1:
-        return mt.ones(length, dtype=dtype, device=device, requires_grad=requires_grad)
+        return ones(length, dtype=dtype, device=device, requires_grad=requires_grad)
     intervals = length - 1 if sym else length
-    values = formula(mt.arange(length, dtype=mt.float64), intervals)
-    return values.to(dtype).to(device or mt.get_default_device()).requires_grad_(requires_grad)
+    values = formula(arange(length, dtype=float64), intervals)
+    return values.to(dtype).to(device or get_default_device()).requires_grad_(requires_grad)
 
 
 def _in_range(holds: bool, message: str) -> None:
@@ -68,45 +71,45 @@ def _in_range(holds: bool, message: str) -> None:
 
 def exponential(
     M: int, *, center: float | None = None, tau: float = 1.0, sym: bool = True, dtype: Any = None,
-    layout: Any = mt.strided, device: Any = None, requires_grad: bool = False,
+    layout: Any = strided, device: Any = None, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """exp(-|n - center| / tau). `center` is the middle; another can be given with sym=False only."""
     _in_range(tau > 0, f"Tau must be positive, got: {tau} instead.")
     _in_range(not (sym and center is not None), "Center must be None for symmetric windows")
 
     def formula(n: Any, intervals: int) -> Any:
-        return mt.exp(-(n - (intervals / 2 if center is None else center)).abs() / tau)
+        return exp(-(n - (intervals / 2 if center is None else center)).abs() / tau)
 
     return _window("exponential", M, sym, formula, dtype, layout, device, requires_grad)
 
 
 def cosine(
-    M: int, *, sym: bool = True, dtype: Any = None, layout: Any = mt.strided, device: Any = None,
+    M: int, *, sym: bool = True, dtype: Any = None, layout: Any = strided, device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """sin(pi (n + 1/2) / M): half a sine wave, sampled in the middle of M intervals."""
 
     def formula(n: Any, intervals: int) -> Any:
-        return mt.sin(math.pi * (n + 0.5) / (intervals + 1))
+        return sin(math.pi * (n + 0.5) / (intervals + 1))
 
     return _window("cosine", M, sym, formula, dtype, layout, device, requires_grad)
 
 
 def gaussian(
-    M: int, *, std: float = 1.0, sym: bool = True, dtype: Any = None, layout: Any = mt.strided, device: Any = None,
+    M: int, *, std: float = 1.0, sym: bool = True, dtype: Any = None, layout: Any = strided, device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """exp(-((n - middle) / std)^2 / 2)."""
     _in_range(std > 0, f"Standard deviation must be positive, got: {std} instead.")
 
     def formula(n: Any, intervals: int) -> Any:
-        return mt.exp(-0.5 * ((n - intervals / 2) / std).square())
+        return exp(-0.5 * ((n - intervals / 2) / std).square())
 
     return _window("gaussian", M, sym, formula, dtype, layout, device, requires_grad)
 
 
 def kaiser(
-    M: int, *, beta: float = 12.0, sym: bool = True, dtype: Any = None, layout: Any = mt.strided, device: Any = None,
+    M: int, *, beta: float = 12.0, sym: bool = True, dtype: Any = None, layout: Any = strided, device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """I0(beta sqrt(1 - x^2)) / I0(beta), with x from -1 to 1 over the window."""
@@ -116,14 +119,14 @@ def kaiser(
         x = 2 * n / intervals - 1
         inner = beta * (1 - x * x).clamp(min=0).sqrt()
         # I0(y) is exp(y) i0e(y): the quotient does not overflow.
-        scale = mt.special.i0e(mt.tensor(float(beta), dtype=mt.float64))
-        return mt.special.i0e(inner) / scale * mt.exp(inner - beta)
+        scale = special.i0e(tensor(float(beta), dtype=float64))
+        return special.i0e(inner) / scale * exp(inner - beta)
 
     return _window("kaiser", M, sym, formula, dtype, layout, device, requires_grad)
 
 
 def bartlett(
-    M: int, *, sym: bool = True, dtype: Any = None, layout: Any = mt.strided, device: Any = None,
+    M: int, *, sym: bool = True, dtype: Any = None, layout: Any = strided, device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """1 - |x|, with x from -1 to 1 over the window."""
@@ -135,7 +138,7 @@ def bartlett(
 
 
 def general_cosine(
-    M: int, *, a: Iterable[float], sym: bool = True, dtype: Any = None, layout: Any = mt.strided, device: Any = None,
+    M: int, *, a: Iterable[float], sym: bool = True, dtype: Any = None, layout: Any = strided, device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """The sum of (-1)^k a[k] cos(2 pi k n / intervals). `a`: a list or a tuple that is not empty."""
@@ -145,16 +148,16 @@ def general_cosine(
 
     def formula(n: Any, intervals: int) -> Any:
         angle = 2 * math.pi * n / intervals
-        total = mt.full_like(n, float(a[0]))
+        total = full_like(n, float(a[0]))
         for k, factor in enumerate(a[1:], 1):
-            total = total + (-1) ** k * factor * mt.cos(k * angle)
+            total = total + (-1) ** k * factor * cos(k * angle)
         return total
 
     return _window("general_cosine", M, sym, formula, dtype, layout, device, requires_grad)
 
 
 def general_hamming(
-    M: int, *, alpha: float = 0.54, sym: bool = True, dtype: Any = None, layout: Any = mt.strided, device: Any = None,
+    M: int, *, alpha: float = 0.54, sym: bool = True, dtype: Any = None, layout: Any = strided, device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """alpha - (1 - alpha) cos(2 pi n / intervals)."""
@@ -163,7 +166,7 @@ def general_hamming(
 
 
 def hamming(
-    M: int, *, sym: bool = True, dtype: Any = None, layout: Any = mt.strided, device: Any = None,
+    M: int, *, sym: bool = True, dtype: Any = None, layout: Any = strided, device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """`general_hamming` with alpha 0.54: the first side lobe is nearly gone."""
@@ -171,7 +174,7 @@ def hamming(
 
 
 def hann(
-    M: int, *, sym: bool = True, dtype: Any = None, layout: Any = mt.strided, device: Any = None,
+    M: int, *, sym: bool = True, dtype: Any = None, layout: Any = strided, device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """`general_hamming` with alpha 0.5: zero at its ends."""
@@ -181,7 +184,7 @@ def hann(
 
 
 def blackman(
-    M: int, *, sym: bool = True, dtype: Any = None, layout: Any = mt.strided, device: Any = None,
+    M: int, *, sym: bool = True, dtype: Any = None, layout: Any = strided, device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """`general_cosine` of 0.42, 0.5, 0.08."""
@@ -190,7 +193,7 @@ def blackman(
 
 
 def nuttall(
-    M: int, *, sym: bool = True, dtype: Any = None, layout: Any = mt.strided, device: Any = None,
+    M: int, *, sym: bool = True, dtype: Any = None, layout: Any = strided, device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """`general_cosine` of four terms with side lobes below -98 dB."""

@@ -6,8 +6,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-import minitensor as mt
 from minitensor import _C
+from minitensor._functions import ones
 from minitensor.sparse.conversion import to_compressed, to_dense, to_sparse
 from minitensor.sparse.masks import at_places
 from minitensor.sparse.tensor import Pattern, build, is_sparse, raw
@@ -61,7 +61,7 @@ def _varied(tensor: Any, masked: bool) -> tuple[Pattern, Any]:
         return pattern, tensor._elements.clone().requires_grad_()
     with _C.DisableTorchFunctionSubclass():
         whole = to_dense(raw(pattern, tensor._elements))
-        full = mt.ones(pattern.size, dtype=whole.dtype)
+        full = ones(pattern.size, dtype=whole.dtype)
         made = (
             to_sparse(full, pattern.sparse_dim)
             if pattern.is_coo

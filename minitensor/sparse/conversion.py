@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import minitensor as mt
 from minitensor import _C
+from minitensor._functions import arange, searchsorted, stack, unique, zeros
 from minitensor.autograd.function import Function
 from minitensor.composite.dims import product
 from minitensor.composite.layout import layout as layout_type
@@ -36,15 +36,15 @@ def unflatten(flat: Any, size: tuple[int, ...]) -> Any:
     for length in reversed(size):
         rows.append(flat % length if length else flat)
         flat = flat // length if length else flat
-    return mt.stack(rows[::-1]) if rows else flat.new_zeros((0, flat.shape[0]))
+    return stack(rows[::-1]) if rows else flat.new_zeros((0, flat.shape[0]))
 
 
 def _sums(values: Any, index: Any, count: int) -> Any:
     """Rows of values added up where index says, in their order; bools are joined by or."""
     if values.dtype is _C.bool:
-        counts = mt.zeros((count, *values.shape[1:]), dtype=_C.int64, device=values.device)
+        counts = zeros((count, *values.shape[1:]), dtype=_C.int64, device=values.device)
         return counts.index_add(0, index, values.to(_C.int64)) != 0
-    return mt.zeros((count, *values.shape[1:]), dtype=values.dtype, device=values.device).index_add(0, index, values)
+    return zeros((count, *values.shape[1:]), dtype=values.dtype, device=values.device).index_add(0, index, values)
 
 
 def coalesced_parts(tensor: Any) -> tuple[Any, Any]:
@@ -56,7 +56,7 @@ def coalesced_parts(tensor: Any) -> tuple[Any, Any]:
         return flat, values
 
     def work_out() -> tuple[Any, Any]:
-        return mt.unique(flat, return_inverse=True)  # type: ignore[no-any-return]
+        return unique(flat, return_inverse=True)  # type: ignore[no-any-return]
 
     places, inverse = pattern.known("unique", work_out)
     return places, _sums(values, inverse, int(places.shape[0]))
@@ -68,9 +68,9 @@ def each_place_once(pattern: Pattern, values: Any) -> tuple[Pattern, Any]:
         return pattern, values
 
     def first_of_each() -> Any:
-        places, inverse = mt.unique(flat_places(pattern), return_inverse=True)
+        places, inverse = unique(flat_places(pattern), return_inverse=True)
         order = inverse.argsort(stable=True)
-        return places, order.index_select(0, mt.searchsorted(inverse[order], mt.arange(places.shape[0])))
+        return places, order.index_select(0, searchsorted(inverse[order], arange(places.shape[0])))
 
     places, first = pattern.known("first", first_of_each)
     if places.shape[0] == pattern.nnz:
@@ -148,7 +148,7 @@ def _dense_to_coo(tensor: Any, sparse_dim: int) -> Any:
         )
     if tensor.ndim == 0:
         some = int(bool(tensor.detach() != 0))
-        pattern = Pattern(sparse_coo, (), (mt.zeros((0, some), dtype=_C.int64),), True)
+        pattern = Pattern(sparse_coo, (), (zeros((0, some), dtype=_C.int64),), True)
         return build(pattern, tensor.reshape(1)[:some])
     there = tensor.detach() != 0
     if sparse_dim < tensor.ndim:
@@ -278,7 +278,7 @@ def _compressed_pattern(kind: Any, size: tuple[int, ...], batch: int, block: tup
         main, other, rows, cols = other, main, cols, rows
     flat = (lead[0] * rows + main) * cols + other
     if kind in BLOCKS or kind in BY_COLUMNS:
-        flat = mt.unique(flat)
+        flat = unique(flat)
     number, main, other = unflatten(flat, (count, rows, cols))
     first, second = [], []
     nnz = None
@@ -292,15 +292,15 @@ def _compressed_pattern(kind: Any, size: tuple[int, ...], batch: int, block: tup
         second.append(col)
     if batch:
         none = places.new_zeros((0, rows + 1))
-        compressed = (mt.stack(first) if first else none).reshape(*size[:batch], rows + 1)
-        plain = (mt.stack(second) if second else none[:, :0]).reshape(*size[:batch], nnz or 0)
+        compressed = (stack(first) if first else none).reshape(*size[:batch], rows + 1)
+        plain = (stack(second) if second else none[:, :0]).reshape(*size[:batch], nnz or 0)
     else:
         compressed, plain = first[0], second[0]
     return Pattern(kind, size, (compressed, plain), block=block)
 
 
 def _crow(row: Any, count: int) -> Any:
-    return mt.searchsorted(row, mt.arange(count + 1, device=row.device))
+    return searchsorted(row, arange(count + 1, device=row.device))
 
 
 def to_sparse_csr(input: Any, dense_dim: Any = None) -> Any:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import minitensor as mt
 from minitensor import _C
+from minitensor._C import int64
+from minitensor._functions import arange, cat, stack, unique
 from minitensor.composite.layout import sparse_coo, sparse_csc, sparse_csr
 from minitensor.sparse.conversion import to_compressed
 from minitensor.sparse.tensor import Pattern, build
@@ -33,9 +34,9 @@ def spdiags(diagonals: Any, offsets: Any, shape: Any, layout: Any = None) -> Any
             raise RuntimeError(
                 f"Number of diagonals ({diagonals.shape[0]}) does not match the number of offsets ({offsets.shape[0]})"
             )
-        if offsets.dtype is not mt.int64:
+        if offsets.dtype is not int64:
             raise RuntimeError(f"Offset Tensor must have dtype Long, but got {offsets.dtype}")
-        if mt.unique(offsets).shape[0] != offsets.shape[0]:
+        if unique(offsets).shape[0] != offsets.shape[0]:
             raise RuntimeError("Offset tensor contains duplicate values")
         return _matrix(diagonals, offsets.tolist(), tuple(shape), kind)
 
@@ -45,13 +46,13 @@ def _matrix(diagonals: Any, offsets: list[int], shape: tuple[int, int], kind: An
     width = min(int(diagonals.shape[1]), cols)
     row, col, flat = [], [], []
     for number, offset in enumerate(offsets):
-        columns = mt.arange(max(offset, 0), max(min(width, rows + offset), max(offset, 0)), device=diagonals.device)
+        columns = arange(max(offset, 0), max(min(width, rows + offset), max(offset, 0)), device=diagonals.device)
         row.append(columns - offset)
         col.append(columns)
         flat.append(columns + number * int(diagonals.shape[1]))
-    none = [mt.arange(0, device=diagonals.device)]
-    places = mt.cat(flat or none)
-    indices = mt.stack([mt.cat(row or none), mt.cat(col or none)])
+    none = [arange(0, device=diagonals.device)]
+    places = cat(flat or none)
+    indices = stack([cat(row or none), cat(col or none)])
     values = diagonals.reshape(-1).index_select(0, places)
     made = build(Pattern(sparse_coo, shape, (indices,)), values)
     return made if kind is sparse_coo else to_compressed(made, kind)

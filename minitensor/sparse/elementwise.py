@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import minitensor as mt
-from minitensor import _C
+from minitensor import _C, _functions
+from minitensor._functions import broadcast_shapes, can_cast, cat, isin, norm, result_type
 from minitensor.composite.dims import product
 from minitensor.sparse.conversion import as_coo, coalesce, coalesced_parts, to_compressed, unflatten
 from minitensor.sparse.dispatch import handler, refuse, replace
@@ -31,7 +31,7 @@ _OPERATORS = {"__neg__": "neg", "__abs__": "abs", "__pos__": "positive"}
 def _unary(name: str, function_name: str, linear: bool) -> None:
     def apply(input: Any, *args: Any, inplace: bool = False, **more: Any) -> Any:
         tensor = input if linear or not input._pattern.is_coo else coalesce(input)
-        made = build(tensor._pattern, getattr(mt, function_name)(elements_of(tensor), *args, **more))
+        made = build(tensor._pattern, getattr(_functions, function_name)(elements_of(tensor), *args, **more))
         if not inplace:
             return made
         replace(input, made)
@@ -106,9 +106,9 @@ def _sparse_sum(a: Any, b: Any, alpha: Any) -> Any:
     if x._pattern.sparse_dim != y._pattern.sparse_dim:
         raise RuntimeError("add: expected 'self' and 'other' to have same number of sparse dimensions")
     left, right = elements_of(x), _scaled(elements_of(y), alpha)
-    dtype = mt.result_type(left, right)
-    values = mt.cat([left.to(dtype), right.to(dtype)])
-    pattern = Pattern(x._pattern.layout, first.size, (mt.cat([x._pattern.indices[0], y._pattern.indices[0]], 1),))
+    dtype = result_type(left, right)
+    values = cat([left.to(dtype), right.to(dtype)])
+    pattern = Pattern(x._pattern.layout, first.size, (cat([x._pattern.indices[0], y._pattern.indices[0]], 1),))
     made = build(pattern, values)
     if not first.is_coo or (x._pattern.coalesced and y._pattern.coalesced):
         made = coalesce(made)
@@ -121,16 +121,16 @@ def _flat_view(dense: Any, pattern: Pattern) -> Any:
 
 
 def _dense_sum(dense: Any, sparse: Any, alpha: Any) -> Any:
-    if tuple(mt.broadcast_shapes(tuple(dense.shape), tuple(sparse.shape))) != tuple(dense.shape):
+    if tuple(broadcast_shapes(tuple(dense.shape), tuple(sparse.shape))) != tuple(dense.shape):
         if dense.ndim == 0:
             raise RuntimeError("add(sparse, dense) is not supported. Use add(dense, sparse) instead.")
-        dense = dense.expand(mt.broadcast_shapes(tuple(dense.shape), tuple(sparse.shape)))
+        dense = dense.expand(broadcast_shapes(tuple(dense.shape), tuple(sparse.shape)))
     if tuple(dense.shape) != tuple(sparse.shape):
         raise RuntimeError(
             f"add: Expected 'self' to have the size of 'other', but self has size {list(dense.shape)} while other has "
             f"size {list(sparse.shape)} (FYI: dense-sparse addition does not currently support broadcasting)"
         )
-    dtype = mt.result_type(dense, sparse._elements)
+    dtype = result_type(dense, sparse._elements)
     pattern = sparse._pattern
     values = _scaled(flat_elements(pattern, elements_of(sparse)), alpha).to(dtype)
     rows = _flat_view(dense.to(dtype), pattern)
@@ -144,7 +144,7 @@ def add_to_dense_(target: Any, other: Any, *, alpha: Any = 1, minus: bool = Fals
     _same_shape("add_", target, other)
     pattern = other._pattern
     values = _scaled(flat_elements(pattern, elements_of(other)), -alpha if minus else alpha)
-    if not mt.can_cast(values.dtype, target.dtype):
+    if not can_cast(values.dtype, target.dtype):
         raise RuntimeError(
             f"result type {values.dtype.name} can't be cast to the desired output type {target.dtype.name}"
         )
@@ -199,7 +199,7 @@ def multiply(input: Any, other: Any, *, out: Any = None) -> Any:
         raise RuntimeError("mul: expected 'self' and 'other' to have same number of sparse dimensions")
     there, values = coalesced_parts(a)
     others = flat_places(b._pattern)
-    both = mt.isin(there, others)
+    both = isin(there, others)
     kept = both.nonzero().reshape(-1)
     size = a._pattern.size[: a._pattern.sparse_dim]
     pattern = Pattern(a._pattern.layout, a._pattern.size, (unflatten(there[kept], size),), True)
@@ -207,7 +207,7 @@ def multiply(input: Any, other: Any, *, out: Any = None) -> Any:
 
 
 def _times_dense(sparse: Any, dense: Any) -> Any:
-    shape = tuple(mt.broadcast_shapes(tuple(sparse.shape), tuple(dense.shape)))
+    shape = tuple(broadcast_shapes(tuple(sparse.shape), tuple(dense.shape)))
     if shape != tuple(sparse.shape):
         raise RuntimeError(
             f"mul: a sparse tensor of size {list(sparse.shape)} is not broadcast to {list(shape)}, the size of its "
@@ -231,7 +231,7 @@ def _divide(name: str, input: Any, other: Any, **more: Any) -> Any:
         raise RuntimeError(f"Sparse division requires a scalar or zero-dim dense tensor divisor{shape}")
     linear = name == "div" and more.get("rounding_mode") is None
     tensor = input if linear or not input._pattern.is_coo else coalesce(input)
-    return build(tensor._pattern, getattr(mt, name)(elements_of(tensor), other, **more))
+    return build(tensor._pattern, getattr(_functions, name)(elements_of(tensor), other, **more))
 
 
 @handler("div", "divide", "true_divide", "__truediv__")
@@ -267,7 +267,7 @@ def _norm(input: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False, dt
     if dim is not None or keepdim:
         raise refuse("norm with dim", input)
     tensor = coalesce(input) if input._pattern.is_coo else input
-    return mt.norm(elements_of(tensor).reshape(-1), 2 if p == "fro" else p, dtype=dtype)
+    return norm(elements_of(tensor).reshape(-1), 2 if p == "fro" else p, dtype=dtype)
 
 
 @handler("any")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import minitensor as mt
+from minitensor import _functions
+from minitensor._C import int64
+from minitensor._functions import arange, stack
 from minitensor.autograd.function import Function
 from minitensor.composite.layout import sparse_coo
 from minitensor.ops.embedding import embedding as _embedding
@@ -25,7 +27,7 @@ class SparseEmbedding(Function):
     @staticmethod
     def backward(ctx: Any, gradient: Any) -> Any:
         (indices,) = ctx.saved_tensors
-        rows = indices.reshape(-1).to(mt.int64)
+        rows = indices.reshape(-1).to(int64)
         values = gradient.reshape(-1, ctx.size[1])
         if ctx.padding_idx >= 0:
             kept = (rows != ctx.padding_idx).nonzero().reshape(-1)
@@ -40,7 +42,7 @@ class SparseGather(Function):
     def forward(ctx: Any, input: Any, dim: int, index: Any) -> Any:
         ctx.size, ctx.dim = tuple(input.shape), dim
         ctx.save_for_backward(index)
-        return mt.gather(input, dim, index)
+        return _functions.gather(input, dim, index)
 
     @staticmethod
     def backward(ctx: Any, gradient: Any) -> Any:
@@ -51,8 +53,8 @@ class SparseGather(Function):
                 places.append(index.reshape(-1))
             else:
                 shape = [length if d == dim else 1 for d in range(index.ndim)]
-                places.append(mt.arange(length, device=index.device).reshape(shape).expand(index.shape).reshape(-1))
-        pattern = Pattern(sparse_coo, ctx.size, (mt.stack(places),))
+                places.append(arange(length, device=index.device).reshape(shape).expand(index.shape).reshape(-1))
+        pattern = Pattern(sparse_coo, ctx.size, (stack(places),))
         return build(pattern, gradient.reshape(-1)), None, None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import minitensor as mt
+from minitensor._functions import searchsorted
 from minitensor.composite.dims import product
 from minitensor.sparse.places import coo_of, flat_places
 from minitensor.sparse.tensor import Pattern, build, elements_of, is_sparse
@@ -45,7 +45,7 @@ def at_places(source: Any, pattern: Pattern) -> Any:
     wanted = flat_places(pattern)
     if not there.numel():
         return in_shape(pattern, values.new_zeros((wanted.shape[0], *values.shape[1:])))
-    found = mt.searchsorted(there, wanted).clamp(max=there.shape[0] - 1)
+    found = searchsorted(there, wanted).clamp(max=there.shape[0] - 1)
     hit = (there[found] == wanted).reshape(-1, *(1 for _ in values.shape[1:]))
     taken = values.index_select(0, found)
     return in_shape(pattern, taken.masked_fill(~hit, 0))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import minitensor as mt
 from minitensor import _C
+from minitensor._functions import arange, cat, searchsorted, stack
 from minitensor.composite.dims import product
 from minitensor.composite.layout import sparse_coo
 from minitensor.sparse.invariants import check_coo
@@ -36,7 +36,7 @@ def _all_rows(compressed: Any, nnz: int) -> Any:
     steps = compressed[1:] - compressed[:-1]
     if int(compressed[0]) != 0 or int(compressed[-1]) != nnz or (count and bool((steps < 0).any())):
         raise RuntimeError("the compressed indices don't rise from 0 to nnz: the sparse tensor is invalid")
-    return mt.arange(count, device=compressed.device).repeat_interleave(steps)
+    return arange(count, device=compressed.device).repeat_interleave(steps)
 
 
 def coo_of(pattern: Pattern) -> Pattern:
@@ -62,12 +62,8 @@ def coo_of(pattern: Pattern) -> Pattern:
             row, col = (other, main) if columns else (main, other)
             high, wide = pattern.block
             if pattern.block_dims:
-                row = (
-                    (row.reshape(-1, 1, 1) * high + mt.arange(high).reshape(1, -1, 1)).expand(-1, -1, wide).reshape(-1)
-                )
-                col = (
-                    (col.reshape(-1, 1, 1) * wide + mt.arange(wide).reshape(1, 1, -1)).expand(-1, high, -1).reshape(-1)
-                )
+                row = (row.reshape(-1, 1, 1) * high + arange(high).reshape(1, -1, 1)).expand(-1, -1, wide).reshape(-1)
+                col = (col.reshape(-1, 1, 1) * wide + arange(wide).reshape(1, 1, -1)).expand(-1, high, -1).reshape(-1)
             pair = [row, col]
             parts.append(_stack([*(row.new_full(tuple(row.shape), n) for n in at), *pair]))
         indices = _cat(parts) if parts else compressed.new_zeros((batch + 2, 0)).to(_C.int64)
@@ -78,11 +74,11 @@ def coo_of(pattern: Pattern) -> Pattern:
 
 
 def _stack(rows: list[Any]) -> Any:
-    return mt.stack(rows)
+    return stack(rows)
 
 
 def _cat(parts: list[Any]) -> Any:
-    return mt.cat(parts, 1)
+    return cat(parts, 1)
 
 
 class Rows:
@@ -121,7 +117,7 @@ def rows_of_indices(row: Any, col: Any, size: tuple[int, int]) -> Rows:
 
 
 def _searched(row: Any, count: int) -> Any:
-    return mt.searchsorted(row, mt.arange(count + 1, device=row.device))
+    return searchsorted(row, arange(count + 1, device=row.device))
 
 
 def rows_of(pattern: Pattern) -> Rows:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import minitensor as mt
 from minitensor import _C
+from minitensor._functions import arange, broadcast_shapes, mm, stack, unique, zeros_like
+from minitensor.autograd import no_grad
 from minitensor.autograd.function import Function
 from minitensor.composite.layout import sparse_coo, sparse_csr
 from minitensor.ops.sparse import csr_matmul, csr_sampled
@@ -113,13 +114,13 @@ def _sparse_sparse(a: Any, b: Any) -> Any:
     first, second = coalesce(as_coo(a)), coalesce(as_coo(b))
     left, right = first._pattern.indices[0], rows_of(second._pattern)
     counts = (right.crow[1:] - right.crow[:-1]).index_select(0, left[1])
-    which = mt.arange(left.shape[1], device=left.device).repeat_interleave(counts)
+    which = arange(left.shape[1], device=left.device).repeat_interleave(counts)
     begin = counts.cumsum(0) - counts
-    other = right.crow.index_select(0, left[1].index_select(0, which)) + mt.arange(
+    other = right.crow.index_select(0, left[1].index_select(0, which)) + arange(
         which.shape[0], device=left.device
     ) - begin.index_select(0, which)  # fmt: skip
     values = elements_of(first).index_select(0, which) * right.values(elements_of(second)).index_select(0, other)
-    indices = mt.stack([left[0].index_select(0, which), right.col.index_select(0, other)])
+    indices = stack([left[0].index_select(0, which), right.col.index_select(0, other)])
     made = coalesce(build(Pattern(sparse_coo, (a.shape[0], b.shape[1]), (indices,)), values))
     kind = a._pattern.layout
     return to_compressed(made, sparse_csr) if kind in COMPRESSED or b._pattern.layout in COMPRESSED else made
@@ -134,7 +135,7 @@ def matrix_product(a: Any, b: Any, name: str = "mm") -> Any:
         return _sparse_dense(a, b)
     if is_sparse(b):
         return _sparse_dense(transpose(b, 0, 1), a.t()).t()
-    return mt.mm(a, b)
+    return mm(a, b)
 
 
 class SparseMm(Function):
@@ -236,7 +237,7 @@ def _bmm(input: Any, mat2: Any, *, out: Any = None) -> Any:
 
         check_coo(places, (batch, m, k))
         return Pattern(
-            sparse_coo, (batch * m, batch * k), (mt.stack([places[0] * m + places[1], places[0] * k + places[2]]),)
+            sparse_coo, (batch * m, batch * k), (stack([places[0] * m + places[1], places[0] * k + places[2]]),)
         )
 
     blocks = build(coo._pattern.known("blocks", work_out), elements_of(coo))
@@ -254,9 +255,9 @@ def _plus(input: Any, product: Any, beta: Any, alpha: Any) -> Any:
         raise RuntimeError("addmm: expected a dense input for a dense product, but it is sparse")
     product = product if alpha == 1 else multiply(product, alpha) if is_sparse(product) else product * alpha
     if beta == 0:
-        return product if is_sparse(product) else product + mt.zeros_like(input).expand(product.shape)
+        return product if is_sparse(product) else product + zeros_like(input).expand(product.shape)
     input = input if beta == 1 else multiply(input, beta) if is_sparse(input) else input * beta
-    if not is_sparse(product) and tuple(mt.broadcast_shapes(tuple(input.shape), tuple(product.shape))) != tuple(
+    if not is_sparse(product) and tuple(broadcast_shapes(tuple(input.shape), tuple(product.shape))) != tuple(
         product.shape
     ):
         raise RuntimeError(f"addmm: input of size {list(input.shape)} is not broadcast to {list(product.shape)}")
@@ -288,8 +289,8 @@ def _product_at_rows(input: Any, mat2: Any, name: str) -> tuple[Any, Any]:
     if not is_sparse(input) or not input._pattern.is_coo or is_sparse(mat2):
         raise RuntimeError(f"{name}: expected a matrix of layout sparse_coo and a dense one")
     product = matrix_product(input, mat2, name)
-    with mt.no_grad():
-        there = mt.unique(input._pattern.indices[0][0])
+    with no_grad():
+        there = unique(input._pattern.indices[0][0])
     return there, product
 
 
@@ -305,7 +306,7 @@ def _hspmm(mat1: Any, mat2: Any, *, out: Any = None) -> Any:
 def _smm_sparse(input: Any, mat: Any) -> Any:
     there, product = _product_at_rows(input, mat, "smm")
     n = int(mat.shape[1])
-    indices = mt.stack([there.repeat_interleave(n), mt.arange(n, device=there.device).repeat(int(there.shape[0]))])
+    indices = stack([there.repeat_interleave(n), arange(n, device=there.device).repeat(int(there.shape[0]))])
     pattern = Pattern(sparse_coo, (input.shape[0], n), (indices,), True)
     return build(pattern, product.index_select(0, there).reshape(-1))
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import minitensor as mt
-from minitensor import _C
+from minitensor import _C, _functions
+from minitensor._C import int8, int16, int32, int64, uint8
+from minitensor._functions import unique
 from minitensor.autograd.function import Function
 from minitensor.sparse.conversion import as_coo, coalesce, to_compressed
 from minitensor.sparse.dispatch import handler, refuse
@@ -74,8 +75,8 @@ def sum_of(tensor: Any, dims: list[int], keepdim: bool = False) -> Any:
     pattern = tensor._pattern
     sparse, rank = pattern.sparse_dim, len(pattern.size)
     values = elements_of(tensor)
-    if values.dtype in (mt.bool, mt.uint8, mt.int8, mt.int16, mt.int32):
-        values = values.to(mt.int64)
+    if values.dtype in (_C.bool, uint8, int8, int16, int32):
+        values = values.to(int64)
     inner = [d - sparse + 1 for d in dims if d >= sparse]
     if inner:
         values = values.sum(inner, keepdim=keepdim)
@@ -88,10 +89,10 @@ def sum_of(tensor: Any, dims: list[int], keepdim: bool = False) -> Any:
         return build(Pattern(pattern.layout, tuple(size), (own,), pattern.coalesced), values)
     if keepdim:
         gone = own.clone()
-        gone[mt.tensor([d for d in dims if d < sparse], device=own.device)] = 0
+        gone[_functions.tensor([d for d in dims if d < sparse], device=own.device)] = 0
         indices = gone
     else:
-        indices = own.index_select(0, mt.tensor(left, dtype=mt.int64, device=own.device))
+        indices = own.index_select(0, _functions.tensor(left, dtype=int64, device=own.device))
     if rank == 0:
         return values.sum(0)
     return coalesce(build(Pattern(pattern.layout, tuple(size), (indices,)), values))
@@ -120,13 +121,13 @@ def _grouped(input: Any, dim: Any, dtype: Any, name: str) -> Any:
         raise NotImplementedError(f"\"{name}\" not implemented for '{values.type().rpartition('.')[2]}'")
     sparse = pattern.sparse_dim
     if at >= sparse:
-        return build(pattern, getattr(mt, name)(values, at - sparse + 1))
+        return build(pattern, getattr(_functions, name)(values, at - sparse + 1))
     if not pattern.nnz:
         return build(pattern, values)
     others = [d for d in range(sparse) if d != at]
-    lead = pattern.indices[0].index_select(0, mt.tensor(others, dtype=mt.int64, device=values.device))
+    lead = pattern.indices[0].index_select(0, _functions.tensor(others, dtype=int64, device=values.device))
     if others:
-        groups, inverse = mt.unique(flat_of(lead, tuple(pattern.size[d] for d in others)), return_inverse=True)
+        groups, inverse = unique(flat_of(lead, tuple(pattern.size[d] for d in others)), return_inverse=True)
         count = int(groups.shape[0])
     else:
         inverse, count = pattern.indices[0].new_zeros(pattern.nnz), 1

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import minitensor as mt
 from minitensor import _C
+from minitensor._C import int32, int64
+from minitensor._functions import arange, cat, promote_types, searchsorted, tensor, where
 from minitensor.composite.layout import sparse_bsc, sparse_bsr, sparse_csc, sparse_csr
 from minitensor.sparse.conversion import as_coo, to_compressed
 from minitensor.sparse.dispatch import handler, refuse
@@ -62,7 +63,7 @@ def permute(input: Any, *dims: Any) -> Any:
     size = tuple(pattern.size[d] for d in order)
     first = order[:sparse]
     moves = first != list(range(sparse))
-    indices = pattern.indices[0][mt.tensor(first, device=input.device)] if moves else pattern.indices[0]
+    indices = pattern.indices[0][tensor(first, device=input.device)] if moves else pattern.indices[0]
     values = elements_of(input)
     values = values.permute(0, *(d - sparse + 1 for d in order[sparse:])) if pattern.dense_dim else values
     return build(Pattern(pattern.layout, size, (indices,), pattern.coalesced and not moves), values)
@@ -125,7 +126,7 @@ def _unsqueeze(input: Any, dim: Any) -> Any:
         values = elements_of(input).unsqueeze(at - pattern.sparse_dim + 1)
         return build(Pattern(pattern.layout, size, pattern.indices, pattern.coalesced), values)
     own = pattern.indices[0]
-    indices = mt.cat([own[:at], own.new_zeros((1, own.shape[1])), own[at:]])
+    indices = cat([own[:at], own.new_zeros((1, own.shape[1])), own[at:]])
     return build(Pattern(pattern.layout, size, (indices,), pattern.coalesced), elements_of(input))
 
 
@@ -141,7 +142,7 @@ def _squeeze(input: Any, dim: Any = None) -> Any:
     kept = [d for d in range(sparse) if d not in gone]
     values = elements_of(input)
     shape = (values.shape[0], *(n for d, n in enumerate(pattern.size) if d >= sparse and d not in gone))
-    indices = pattern.indices[0][mt.tensor(kept, dtype=mt.int64, device=input.device)]
+    indices = pattern.indices[0][tensor(kept, dtype=int64, device=input.device)]
     size = tuple(n for d, n in enumerate(pattern.size) if d not in gone)
     return build(Pattern(pattern.layout, size, (indices,), pattern.coalesced), values.reshape(shape))
 
@@ -170,7 +171,7 @@ def _cat(tensors: Sequence[Any], dim: Any = 0, *, axis: Any = None, out: Any = N
             )
     dtype = tensors[0].dtype
     for one in tensors[1:]:
-        dtype = mt.promote_types(dtype, one.dtype)
+        dtype = promote_types(dtype, one.dtype)
     indices, values, begin = [], [], 0
     sparse = first.sparse_dim
     total = sum(one._pattern.size[at] for one in tensors)
@@ -187,12 +188,12 @@ def _cat(tensors: Sequence[Any], dim: Any = 0, *, axis: Any = None, out: Any = N
             before = elements.new_zeros((*elements.shape[:inner], begin, *elements.shape[inner + 1 :]))
             rest = total - begin - own.size[at]
             after = elements.new_zeros((*elements.shape[:inner], rest, *elements.shape[inner + 1 :]))
-            elements = mt.cat([before, elements, after], inner)
+            elements = cat([before, elements, after], inner)
         begin += own.size[at]
         indices.append(here)
         values.append(elements)
     size = (*first.size[:at], total, *first.size[at + 1 :])
-    return build(Pattern(first.layout, size, (mt.cat(indices, 1),)), mt.cat(values))
+    return build(Pattern(first.layout, size, (cat(indices, 1),)), cat(values))
 
 
 @handler("stack")
@@ -233,7 +234,7 @@ def _select(input: Any, dim: Any, index: Any) -> Any:
     values = elements_of(input).index_select(0, hit)
     if not rows:
         return values.sum(0)  # no sparse dimension is left: PyTorch gives the dense part
-    indices = own.index_select(1, hit)[mt.tensor(rows, device=input.device)]
+    indices = own.index_select(1, hit)[tensor(rows, device=input.device)]
     return build(Pattern(pattern.layout, size, (indices,), pattern.coalesced), values)
 
 
@@ -265,13 +266,13 @@ def _index_select(input: Any, dim: Any, index: Any, *, out: Any = None) -> Any:
         return to_compressed(made, input._pattern.layout, input._pattern.block if input._pattern.block_dims else None)
     pattern, rank = input._pattern, input.ndim
     at = _dim(dim, rank)
-    if index.ndim > 1 or index.dtype not in (mt.int64, mt.int32):
+    if index.ndim > 1 or index.dtype not in (int64, int32):
         raise IndexError("index_select() argument index must be 1-D long-tensor.")
-    index = index.reshape(-1).to(mt.int64)
+    index = index.reshape(-1).to(int64)
     length = pattern.size[at]
     if index.numel() and (int(index.min()) < -length or int(index.max()) >= length):
         raise IndexError(f"index_select(): index contains one that is out of range for dimension of size {length}")
-    index = mt.where(index < 0, index + length, index)
+    index = where(index < 0, index + length, index)
     size = (*pattern.size[:at], int(index.shape[0]), *pattern.size[at + 1 :])
     if at >= pattern.sparse_dim:
         values = elements_of(input).index_select(at - pattern.sparse_dim + 1, index)
@@ -280,11 +281,11 @@ def _index_select(input: Any, dim: Any, index: Any, *, out: Any = None) -> Any:
     # Pairs of an element and a place of the index that names its own, in the order of the index.
     order = index.argsort(stable=True)
     rising = index[order]
-    low = mt.searchsorted(rising, own[at].contiguous())
-    counts = mt.searchsorted(rising, own[at].contiguous(), right=True) - low
-    which = mt.arange(own.shape[1], device=own.device).repeat_interleave(counts)
+    low = searchsorted(rising, own[at].contiguous())
+    counts = searchsorted(rising, own[at].contiguous(), right=True) - low
+    which = arange(own.shape[1], device=own.device).repeat_interleave(counts)
     begin = counts.cumsum(0) - counts
-    step = mt.arange(which.shape[0], device=own.device) - begin[which]
+    step = arange(which.shape[0], device=own.device) - begin[which]
     indices = own.index_select(1, which)
     indices[at] = order[low[which] + step]
     return build(Pattern(pattern.layout, size, (indices,)), elements_of(input).index_select(0, which))
@@ -336,12 +337,12 @@ def _getitem(input: Any, key: Any) -> Any:
             if (begin, end) != (0, made.shape[dim]):
                 made = _narrow_copy(made, dim, begin, max(end - begin, 0))
             dim += 1
-        elif isinstance(k, _C.Tensor) and k.ndim == 1 and k.dtype in (mt.int64, mt.int32):
+        elif isinstance(k, _C.Tensor) and k.ndim == 1 and k.dtype in (int64, int32):
             made, dim = _index_select(made, dim, k), dim + 1
-        elif isinstance(k, _C.Tensor) and k.ndim == 1 and k.dtype is mt.bool:
+        elif isinstance(k, _C.Tensor) and k.ndim == 1 and k.dtype is _C.bool:
             made, dim = _index_select(made, dim, k.nonzero().reshape(-1)), dim + 1
         elif isinstance(k, (tuple, list)):
-            made, dim = _index_select(made, dim, mt.tensor(list(k), dtype=mt.int64)), dim + 1
+            made, dim = _index_select(made, dim, tensor(list(k), dtype=int64)), dim + 1
         elif isinstance(k, _C.Tensor) and k.ndim:
             raise refuse("__getitem__ with such an index", made)
         else:

@@ -8,7 +8,10 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import minitensor as mt
+from minitensor import _C
+from minitensor._C import Tensor, bfloat16, complex128, float16, float32, float64, int64
+from minitensor._functions import as_tensor, isclose, promote_types, tensor
+from minitensor.composite.layout import sparse_coo, strided
 
 __all__ = ["assert_allclose", "assert_close"]
 
@@ -91,8 +94,8 @@ def assert_allclose(
         FutureWarning,
         stacklevel=2,
     )
-    actual = actual if isinstance(actual, mt.Tensor) else mt.tensor(actual)
-    expected = expected if isinstance(expected, mt.Tensor) else mt.tensor(expected, dtype=actual.dtype)
+    actual = actual if isinstance(actual, Tensor) else tensor(actual)
+    expected = expected if isinstance(expected, Tensor) else tensor(expected, dtype=actual.dtype)
     if rtol is None and atol is None:
         pairs = [_OLD_TOLERANCES.get(t.dtype.name, (0.0, 0.0)) for t in (actual, expected)]
         rtol, atol = (max(values) for values in zip(*pairs, strict=True))
@@ -125,16 +128,16 @@ def _compare(actual: Any, expected: Any, options: _Options, path: list[Any]) -> 
 
 
 def _is_sequence(thing: Any) -> bool:
-    return isinstance(thing, Sequence) and not isinstance(thing, (str, bytes, mt.Tensor))
+    return isinstance(thing, Sequence) and not isinstance(thing, (str, bytes, Tensor))
 
 
 def _tensor(thing: Any, options: _Options) -> Any:
-    if isinstance(thing, mt.Tensor):
-        if not options.allow_subclasses and type(thing) is not mt.Tensor:
+    if isinstance(thing, Tensor):
+        if not options.allow_subclasses and type(thing) is not Tensor:
             raise TypeError(f"allow_subclasses is False and got a {type(thing).__name__}")
         return thing.detach()
     try:
-        return mt.as_tensor(thing)
+        return as_tensor(thing)
     except Exception:
         raise TypeError(f"No comparison pair was able to handle inputs of type {type(thing)}.") from None
 
@@ -145,7 +148,7 @@ def _fail(message: str, path: list[Any]) -> None:
 
 
 def _compare_numbers(actual: Any, expected: Any, options: _Options, path: list[Any]) -> None:
-    floating = [mt.complex128 if isinstance(n, complex) else mt.float64 for n in (actual, expected)
+    floating = [complex128 if isinstance(n, complex) else float64 for n in (actual, expected)
                 if isinstance(n, (float, complex))]  # fmt: skip
     rtol, atol = options.tolerances(*floating) if floating else (options.rtol or 0.0, options.atol or 0.0)
     if actual == expected or (options.equal_nan and actual != actual and expected != expected):
@@ -174,7 +177,7 @@ def _ratio(difference: float, magnitude: float) -> float:
 
 
 def _compare_tensors(actual: Any, expected: Any, options: _Options, path: list[Any]) -> None:
-    if mt.sparse_coo is actual.layout is expected.layout and actual.is_coalesced() != expected.is_coalesced():
+    if sparse_coo is actual.layout is expected.layout and actual.is_coalesced() != expected.is_coalesced():
         actual, expected = actual.coalesce(), expected.coalesce()
 
     def differ(what: str, a: Any, b: Any) -> None:
@@ -182,7 +185,7 @@ def _compare_tensors(actual: Any, expected: Any, options: _Options, path: list[A
             _fail(f"The values for attribute '{what}' do not match: {a} != {b}.", path)
 
     differ("shape", actual.shape, expected.shape)
-    if actual.layout is not mt.strided or expected.layout is not mt.strided:
+    if actual.layout is not strided or expected.layout is not strided:
         if options.check_layout:
             differ("layout", actual.layout, expected.layout)
         if actual.layout is expected.layout:
@@ -200,18 +203,18 @@ def _compare_tensors(actual: Any, expected: Any, options: _Options, path: list[A
     rtol, atol = options.tolerances(actual.dtype, expected.dtype)
     actual, expected = actual.to(device="cpu"), expected.to(device="cpu")
     if actual.dtype is not expected.dtype:
-        dtype = mt.promote_types(actual.dtype, expected.dtype)
+        dtype = promote_types(actual.dtype, expected.dtype)
         actual, expected = actual.to(dtype), expected.to(dtype)
-    if actual.dtype in (mt.float16, mt.bfloat16):
-        actual, expected = actual.to(mt.float32), expected.to(mt.float32)
-    wrong = ~mt.isclose(actual, expected, rtol=rtol, atol=atol, equal_nan=options.equal_nan)
+    if actual.dtype in (float16, bfloat16):
+        actual, expected = actual.to(float32), expected.to(float32)
+    wrong = ~isclose(actual, expected, rtol=rtol, atol=atol, equal_nan=options.equal_nan)
     if actual.numel() and bool(wrong.any()):
         _fail(_described(actual, expected, wrong, rtol, atol), path)
 
 
 def _compare_components(actual: Any, expected: Any, options: _Options, path: list[Any]) -> None:
     """Sparse tensors of one layout: where elements are, exactly, and the elements."""
-    kind = "COO" if actual.layout is mt.sparse_coo else actual.layout._name[-3:].upper()
+    kind = "COO" if actual.layout is sparse_coo else actual.layout._name[-3:].upper()
     if actual._nnz() != expected._nnz():
         _fail(
             f"The number of specified values in sparse {kind} tensors does not match: {actual._nnz()} != "
@@ -232,10 +235,10 @@ def _compare_components(actual: Any, expected: Any, options: _Options, path: lis
 def _described(actual: Any, expected: Any, wrong: Any, rtol: float, atol: float) -> str:
     count, total = int(wrong.sum()), wrong.numel()
     exact = rtol == 0 and atol == 0
-    wide = mt.complex128 if actual.is_complex() else mt.float64 if actual.is_floating_point() else mt.int64
+    wide = complex128 if actual.is_complex() else float64 if actual.is_floating_point() else int64
     a, b = actual.to(wide), expected.to(wide)
-    if actual.dtype is mt.bool:
-        a, b = a.to(mt.int64), b.to(mt.int64)
+    if actual.dtype is _C.bool:
+        a, b = a.to(int64), b.to(int64)
     absolute = (a - b).abs()
     relative = absolute / b.abs()
     lines = [f"Tensor-likes are not {'equal' if exact else 'close'}!", ""]

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import minitensor as mt
+from minitensor import _C, _functions
+from minitensor._C import Tensor, float32, float64, int64
+from minitensor._functions import full, rand, randint, stack, where
+from minitensor.dtypes import finfo, iinfo
 
 __all__ = ["make_tensor"]
 
@@ -15,7 +18,7 @@ _INTEGER_RANGE = (-9, 10)
 
 def make_tensor(
     *shape: Any,
-    dtype: mt.dtype,
+    dtype: _C.dtype,
     device: Any = "cpu",
     low: float | None = None,
     high: float | None = None,
@@ -23,43 +26,43 @@ def make_tensor(
     noncontiguous: bool = False,
     exclude_zero: bool = False,
     memory_format: Any = None,
-) -> mt.Tensor:
+) -> Tensor:
     """A tensor of uniform random numbers in [low, high) for a test.
 
     By default in [-9, 9) for floating and complex dtypes (both parts), from -9 to 9 for integers (0 to 9 for unsigned
     ones), True or False for bool. `exclude_zero` replaces zeros by the smallest number above; `noncontiguous` gives a
     tensor with gaps between its elements.
     """
-    if not isinstance(dtype, mt.dtype):
+    if not isinstance(dtype, _C.dtype):
         raise TypeError(f"make_tensor(): argument 'dtype' must be minitensor.dtype, not {type(dtype).__name__}")
     size = tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
     made = _fill(tuple(size), dtype, low, high)
     if exclude_zero:
-        smallest = mt.finfo(dtype).tiny if dtype.is_floating_point or dtype.is_complex else 1
-        made = mt.where(made == 0, mt.full((), smallest, dtype=dtype), made)
+        smallest = finfo(dtype).tiny if dtype.is_floating_point or dtype.is_complex else 1
+        made = where(made == 0, full((), smallest, dtype=dtype), made)
     if noncontiguous and made.numel() > 1:
-        made = mt.stack((made, made), -1)[..., 0]
+        made = stack((made, made), -1)[..., 0]
     made = made.to(device=device)
     return made.requires_grad_() if requires_grad else made
 
 
-def _fill(size: tuple[int, ...], dtype: mt.dtype, low: float | None, high: float | None) -> mt.Tensor:
-    if dtype is mt.bool:
-        return mt.randint(0 if low is None else int(low), 2 if high is None else int(high), size).to(mt.bool)
+def _fill(size: tuple[int, ...], dtype: _C.dtype, low: float | None, high: float | None) -> Tensor:
+    if dtype is _C.bool:
+        return randint(0 if low is None else int(low), 2 if high is None else int(high), size).to(_C.bool)
     if dtype.is_floating_point or dtype.is_complex:
         a, b = (_FLOAT_RANGE[0] if low is None else low), (_FLOAT_RANGE[1] if high is None else high)
         _check(a, b)
-        limits = mt.finfo(dtype)
+        limits = finfo(dtype)
         a, b = max(a, limits.min), min(b, limits.max)
         if dtype.is_complex:
-            parts = [mt.rand(size, dtype=dtype.to_real()) * (b - a) + a for _ in range(2)]
-            return mt.complex(*parts)
-        return (mt.rand(size, dtype=mt.float64 if dtype is mt.float64 else mt.float32) * (b - a) + a).to(dtype)
-    bounds = mt.iinfo(dtype)
+            parts = [rand(size, dtype=dtype.to_real()) * (b - a) + a for _ in range(2)]
+            return _functions.complex(*parts)
+        return (rand(size, dtype=float64 if dtype is float64 else float32) * (b - a) + a).to(dtype)
+    bounds = iinfo(dtype)
     first = max(_INTEGER_RANGE[0], int(bounds.min)) if low is None else int(low)
     last = _INTEGER_RANGE[1] if high is None else int(high)
     _check(first, last)
-    return mt.randint(max(first, int(bounds.min)), min(last, int(bounds.max)), size, dtype=mt.int64).to(dtype)
+    return randint(max(first, int(bounds.min)), min(last, int(bounds.max)), size, dtype=int64).to(dtype)
 
 
 def _check(low: float, high: float) -> None:

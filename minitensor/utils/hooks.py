@@ -8,7 +8,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import minitensor as mt
+from minitensor import autograd
+from minitensor._C import Tensor, is_grad_enabled
 from minitensor._warning import users_level
 
 __all__ = ["BackwardHook", "RemovableHandle", "unserializable_hook", "warn_if_has_hooks"]
@@ -52,7 +53,7 @@ def unserializable_hook(f: Callable[..., Any]) -> Callable[..., Any]:
     return f
 
 
-def warn_if_has_hooks(tensor: mt.Tensor) -> None:
+def warn_if_has_hooks(tensor: Tensor) -> None:
     """Warn if a tensor that is saved has hooks, which are not saved."""
     for hook in (getattr(tensor, "_backward_hooks", None) or {}).values():
         if not hasattr(hook, "__torch_unserializable__"):
@@ -63,11 +64,11 @@ def warn_if_has_hooks(tensor: mt.Tensor) -> None:
             )
 
 
-class _Boundary(mt.autograd.Function):
+class _Boundary(autograd.Function):
     """The identity: its node is where the gradients of several tensors come by together."""
 
     @staticmethod
-    def forward(ctx: Any, *tensors: mt.Tensor) -> Any:
+    def forward(ctx: Any, *tensors: Tensor) -> Any:
         """Show the tensors."""
         ctx.mark_non_differentiable(*[t for t in tensors if not t.requires_grad])
         return tuple(t.view_as(t) for t in tensors)
@@ -112,8 +113,8 @@ class BackwardHook:
         return passed if isinstance(args, tuple) else passed[0]
 
     def _through(self, args: tuple[Any, ...], watch: Callable[[Any], None]) -> tuple[Any, list[int] | None]:
-        places = [i for i, arg in enumerate(args) if isinstance(arg, mt.Tensor)]
-        if not (mt.is_grad_enabled() and any(args[i].requires_grad for i in places)):
+        places = [i for i, arg in enumerate(args) if isinstance(arg, Tensor)]
+        if not (is_grad_enabled() and any(args[i].requires_grad for i in places)):
             return args, None
         passed = _Boundary.apply(*(args[i] for i in places))
         watch(next(t.grad_fn for t in passed if t.grad_fn is not None))

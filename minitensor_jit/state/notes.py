@@ -11,7 +11,6 @@ import types
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
-import minitensor
 from minitensor import _C
 from minitensor_jit.state.calls import IMMUTABLE
 
@@ -180,7 +179,7 @@ class Notes:
                 return None
             if own_dict(part):
                 return "a tensor with attributes of its own"
-            return None if type(part) is minitensor.Tensor else f"a {type(part).__name__}"
+            return None if type(part) is _C.Tensor else f"a {type(part).__name__}"
         if is_plain(part) or not isinstance(part, Hashable) or outside(part):
             return None
         return f"a {type(part).__name__} that it makes"

@@ -7,8 +7,7 @@ what to use.
 
 from __future__ import annotations
 
-import minitensor as _mt
-from minitensor import ConfigProto, GraphOptions, OptimizerOptions, RunMetadata, RunOptions
+from minitensor import _C, ConfigProto, GraphOptions, OptimizerOptions, RunMetadata, RunOptions
 from minitensor.compat.v1 import (
     app,
     contrib,
@@ -74,11 +73,11 @@ from minitensor.session import GPUOptions
 
 del getitem  # noqa: F821  (tensor[key])
 
-float16, float32, float64 = _mt.float16, _mt.float32, _mt.float64
-int8, int16, int32, int64, uint8 = _mt.int8, _mt.int16, _mt.int32, _mt.int64, _mt.uint8
-complex64, complex128 = _mt.complex64, _mt.complex128
-bool = _mt.bool
-DType = _mt.dtype
+float16, float32, float64 = _C.float16, _C.float32, _C.float64
+int8, int16, int32, int64, uint8 = _C.int8, _C.int16, _C.int32, _C.int64, _C.uint8
+complex64, complex128 = _C.complex64, _C.complex128
+bool = _C.bool
+DType = _C.dtype
 newaxis = None
 
 _EAGER = "write it with minitensor's own functions, which run at once (docs/graphs.md)"

@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
-import minitensor as mt
+from minitensor import _C, _functions, nn
+from minitensor._C import float32, int32, int64
+from minitensor._functions import arange, cat, empty, flip, full, index_select, unbind
 from minitensor.compat.v1.constants import as_dtype, constant, convert_to_tensor, node, same_types, sizes_of
 from minitensor.compat.v1.graph import Tensor, get_default_graph
 from minitensor.compat.v1.inference import NUMPY_TYPES
@@ -29,20 +31,18 @@ def _filled(type: str, value: float, sizes: Any, dtype: Any, name: str | None) -
     kind = as_dtype(dtype)
     wanted = sizes_of(sizes)
 
-    def probe(size: np.ndarray) -> mt.Tensor:
-        return mt.empty(size.tolist(), dtype=kind, device="meta")
+    def probe(size: np.ndarray) -> _C.Tensor:
+        return empty(size.tolist(), dtype=kind, device="meta")
 
-    return node(
-        type, lambda size: mt.full(size.tolist(), value, dtype=kind), [wanted], name, host_inputs=[0], probe=probe
-    )
+    return node(type, lambda size: full(size.tolist(), value, dtype=kind), [wanted], name, host_inputs=[0], probe=probe)
 
 
-def zeros(shape: Any, dtype: Any = mt.float32, name: str | None = None) -> Tensor:
+def zeros(shape: Any, dtype: Any = float32, name: str | None = None) -> Tensor:
     """Zeros."""
     return _filled("zeros", 0, shape, dtype, name)
 
 
-def ones(shape: Any, dtype: Any = mt.float32, name: str | None = None) -> Tensor:
+def ones(shape: Any, dtype: Any = float32, name: str | None = None) -> Tensor:
     """Ones."""
     return _filled("ones", 1, shape, dtype, name)
 
@@ -50,7 +50,7 @@ def ones(shape: Any, dtype: Any = mt.float32, name: str | None = None) -> Tensor
 def fill(dims: Any, value: Any, name: str | None = None) -> Tensor:
     """A tensor of that shape whose elements all are `value`."""
 
-    def filled(sizes: np.ndarray, one: mt.Tensor) -> mt.Tensor:
+    def filled(sizes: np.ndarray, one: _C.Tensor) -> _C.Tensor:
         return one.expand(sizes.tolist()).clone()
 
     return node("Fill", filled, [sizes_of(dims), value], name, host_inputs=[0])
@@ -59,16 +59,16 @@ def fill(dims: Any, value: Any, name: str | None = None) -> Tensor:
 def zeros_like(tensor: Any, dtype: Any = None, name: str | None = None) -> Tensor:
     """Zeros in the shape of a tensor."""
     kind = None if dtype is None else as_dtype(dtype)
-    return node("zeros_like", lambda x: mt.zeros_like(x, dtype=kind), [tensor], name)
+    return node("zeros_like", lambda x: _functions.zeros_like(x, dtype=kind), [tensor], name)
 
 
 def ones_like(tensor: Any, dtype: Any = None, name: str | None = None) -> Tensor:
     """Ones in the shape of a tensor."""
     kind = None if dtype is None else as_dtype(dtype)
-    return node("ones_like", lambda x: mt.ones_like(x, dtype=kind), [tensor], name)
+    return node("ones_like", lambda x: _functions.ones_like(x, dtype=kind), [tensor], name)
 
 
-def eye(num_rows: int, num_columns: int | None = None, dtype: Any = mt.float32, name: str | None = None) -> Tensor:
+def eye(num_rows: int, num_columns: int | None = None, dtype: Any = float32, name: str | None = None) -> Tensor:
     """A matrix with ones on its diagonal."""
     return constant(np.eye(num_rows, num_columns), as_dtype(dtype), name=name or "eye")
 
@@ -82,7 +82,7 @@ def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name
         return constant(array if dtype else array.tolist() or np.zeros(0, np.int32), dtype, name=name)
     operands = same_types("Range", first, last, delta)
     kind = operands[0].dtype
-    if kind not in (mt.int32, mt.int64):
+    if kind not in (int32, int64):
         raise TypeError("range: limits that are tensors must be integers")
 
     def host(a: np.ndarray, b: np.ndarray, step: np.ndarray) -> np.ndarray:
@@ -96,10 +96,10 @@ def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name
 
 def linspace(start: float, stop: float, num: int, name: str = "LinSpace") -> Tensor:
     """So many numbers at equal distances, both ends among them; float32."""
-    return constant(np.linspace(start, stop, num), mt.float32, name=name)
+    return constant(np.linspace(start, stop, num), float32, name=name)
 
 
-def shape(input: Any, name: str | None = None, out_type: Any = mt.int32) -> Tensor:
+def shape(input: Any, name: str | None = None, out_type: Any = int32) -> Tensor:
     """The shape of a tensor, which is known when it has run: integers [rank]."""
     kind = NUMPY_TYPES[as_dtype(out_type)]
 
@@ -109,7 +109,7 @@ def shape(input: Any, name: str | None = None, out_type: Any = mt.int32) -> Tens
     return node("Shape", sizes, [input], name, host_call=sizes)
 
 
-def size(input: Any, name: str | None = None, out_type: Any = mt.int32) -> Tensor:
+def size(input: Any, name: str | None = None, out_type: Any = int32) -> Tensor:
     """How many elements a tensor has."""
     kind = NUMPY_TYPES[as_dtype(out_type)]
 
@@ -134,7 +134,7 @@ def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
     held = sizes.op.held
     hints = [abs(int(np.prod(held)))] if isinstance(held, np.ndarray) else []
 
-    def reshaped(x: mt.Tensor, to: np.ndarray) -> mt.Tensor:
+    def reshaped(x: _C.Tensor, to: np.ndarray) -> _C.Tensor:
         return x.reshape(to.tolist())
 
     return node(
@@ -158,7 +158,7 @@ def squeeze(input: Any, axis: Any = None, name: str | None = None, squeeze_dims:
     """The tensor without these dimensions of size 1, or without any; ValueError for one of another size."""
     chosen = squeeze_dims if axis is None else axis
 
-    def squeezed(x: mt.Tensor) -> mt.Tensor:
+    def squeezed(x: _C.Tensor) -> _C.Tensor:
         if chosen is None:
             return x.squeeze()
         places = [int(place) for place in np.ravel(chosen)]
@@ -176,14 +176,14 @@ def concat(values: Any, axis: Any, name: str | None = None) -> Tensor:
         raise TypeError("concat takes the tensors first and then the axis")
     along = int(axis)
     tensors = same_types("ConcatV2", *values)
-    return node("ConcatV2", lambda *x: mt.cat(x, along), tensors, name, host_call=lambda *x: np.concatenate(x, along))
+    return node("ConcatV2", lambda *x: cat(x, along), tensors, name, host_call=lambda *x: np.concatenate(x, along))
 
 
 def stack(values: Any, axis: int = 0, name: str | None = None) -> Tensor:
     """The tensors side by side along a new axis."""
     plain = [convert_to_tensor(each) if isinstance(each, list | tuple) else each for each in values]
     tensors = same_types("Pack", *plain)
-    return node("Pack", lambda *x: mt.stack(x, axis), tensors, name, host_call=lambda *x: np.stack(x, axis))
+    return node("Pack", lambda *x: _functions.stack(x, axis), tensors, name, host_call=lambda *x: np.stack(x, axis))
 
 
 def unstack(value: Any, num: int | None = None, axis: int = 0, name: str | None = None) -> list[Tensor]:
@@ -193,10 +193,10 @@ def unstack(value: Any, num: int | None = None, axis: int = 0, name: str | None 
     if count is None:
         raise ValueError(f"Cannot infer num from shape {tensor.shape}")
 
-    def parts(x: mt.Tensor) -> list[mt.Tensor]:
+    def parts(x: _C.Tensor) -> list[_C.Tensor]:
         if x.shape[axis] != count:
             raise ValueError(f"unstack: the size of axis {axis} is {x.shape[axis]}, not {count}")
-        return list(mt.unbind(x, axis))
+        return list(unbind(x, axis))
 
     return get_default_graph().add("Unpack", parts, [tensor], name=name, hints=[count]).outputs
 
@@ -206,12 +206,12 @@ def split(value: Any, num_or_size_splits: Any, axis: int = 0, name: str | None =
     tensor, sizes = convert_to_tensor(value), num_or_size_splits
     total = sizes if isinstance(sizes, int) else sum(int(each) for each in sizes)
 
-    def parts(x: mt.Tensor) -> list[mt.Tensor]:
+    def parts(x: _C.Tensor) -> list[_C.Tensor]:
         if not isinstance(sizes, int):
-            return list(mt.split(x, [int(each) for each in sizes], axis))
+            return list(_functions.split(x, [int(each) for each in sizes], axis))
         if x.shape[axis] % sizes:
             raise ValueError(f"Dimension size {x.shape[axis]} must be evenly divisible by {sizes}")
-        return list(mt.split(x, x.shape[axis] // sizes, axis))
+        return list(_functions.split(x, x.shape[axis] // sizes, axis))
 
     return get_default_graph().add("Split", parts, [tensor], name=name, hints=[total]).outputs
 
@@ -219,9 +219,9 @@ def split(value: Any, num_or_size_splits: Any, axis: int = 0, name: str | None =
 def gather(params: Any, indices: Any, name: str | None = None, axis: int = 0) -> Tensor:
     """The parts of `params` at these indices, an integer tensor of any shape, along an axis."""
 
-    def gathered(x: mt.Tensor, i: mt.Tensor) -> mt.Tensor:
+    def gathered(x: _C.Tensor, i: _C.Tensor) -> _C.Tensor:
         place = axis % x.ndim
-        found = mt.index_select(x, place, i.reshape(-1))
+        found = index_select(x, place, i.reshape(-1))
         return found.reshape([*x.shape[:place], *i.shape, *x.shape[place + 1 :]])
 
     return node("GatherV2", gathered, [params, indices], name, host_call=lambda x, i: np.asarray(np.take(x, i, axis)))
@@ -240,11 +240,13 @@ def one_hot(
 
     An index that isn't in it has `off_value` everywhere.
     """
-    kind = mt.float32 if dtype is None else as_dtype(dtype)
+    kind = float32 if dtype is None else as_dtype(dtype)
 
-    def hot(i: mt.Tensor) -> mt.Tensor:
-        found = i.unsqueeze(-1) == mt.arange(depth, dtype=i.dtype, device=i.device)
-        chosen = found.to(kind) if (on_value, off_value) == (1, 0) else mt.where(found, on_value, off_value).to(kind)
+    def hot(i: _C.Tensor) -> _C.Tensor:
+        found = i.unsqueeze(-1) == arange(depth, dtype=i.dtype, device=i.device)
+        chosen = (
+            found.to(kind) if (on_value, off_value) == (1, 0) else _functions.where(found, on_value, off_value).to(kind)
+        )
         return chosen if axis == -1 else chosen.movedim(-1, axis)
 
     return node("OneHot", hot, [indices], name)
@@ -264,10 +266,10 @@ def pad(
     widths = [[int(a), int(b)] for a, b in np.asarray(paddings).tolist()]
     flat = [width for pair in reversed(widths) for width in pair]
 
-    def padded(x: mt.Tensor) -> mt.Tensor:
+    def padded(x: _C.Tensor) -> _C.Tensor:
         if x.ndim != len(widths):
             raise ValueError(f"paddings must have a row for each of {x.ndim} dimensions, not {len(widths)}")
-        return mt.nn.functional.pad(x, flat, value=constant_values)
+        return nn.functional.pad(x, flat, value=constant_values)
 
     return node("Pad", padded, [tensor], name)
 
@@ -275,7 +277,7 @@ def pad(
 def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
     """The elements in the opposite order along these axes."""
     places = [int(each) for each in np.ravel(axis)]
-    return node("ReverseV2", lambda x: mt.flip(x, places), [tensor], name)
+    return node("ReverseV2", lambda x: flip(x, places), [tensor], name)
 
 
 def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tensor:
@@ -343,10 +345,10 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
         raise ValueError("where takes x and y here: the places where a condition holds have no shape before it runs")
     left, right = same_types("Select", x, y)
 
-    def chosen(c: mt.Tensor, a: mt.Tensor, b: mt.Tensor) -> mt.Tensor:
+    def chosen(c: _C.Tensor, a: _C.Tensor, b: _C.Tensor) -> _C.Tensor:
         if c.ndim == 1 and a.ndim > 1 and a.shape == b.shape:
             c = c.reshape([-1] + [1] * (a.ndim - 1))
-        return mt.where(c, a, b)
+        return _functions.where(c, a, b)
 
     return node("Select", chosen, [condition, left, right], name)
 

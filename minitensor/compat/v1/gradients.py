@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import minitensor as mt
+from minitensor import _C, autograd
+from minitensor._functions import ones_like, zeros_like
 from minitensor.compat.v1.constants import convert_to_tensor
 from minitensor.compat.v1.graph import Operation, Tensor, get_default_graph
 
@@ -70,14 +71,14 @@ def gradients(
         return [None] * len(bases)
     count = len(tops)
 
-    def back(*values: mt.Tensor, create_graph: bool = False, retain_graph: bool = False) -> list[mt.Tensor]:
+    def back(*values: _C.Tensor, create_graph: bool = False, retain_graph: bool = False) -> list[_C.Tensor]:
         outs, leaves, seeds = values[:count], values[count : count + len(wanted)], values[count + len(wanted) :]
         pairs = [
-            (out, seeds[place] if seeds else None if out.ndim == 0 else mt.ones_like(out))
+            (out, seeds[place] if seeds else None if out.ndim == 0 else ones_like(out))
             for place, out in enumerate(outs)
             if out.requires_grad
         ]
-        found = mt.autograd.grad(
+        found = autograd.grad(
             [out for out, _ in pairs],
             leaves,
             [seed for _, seed in pairs],
@@ -85,7 +86,7 @@ def gradients(
             create_graph=create_graph,
             allow_unused=True,
         )
-        return [mt.zeros_like(leaf) if g is None else g for g, leaf in zip(found, leaves, strict=True)]
+        return [zeros_like(leaf) if g is None else g for g, leaf in zip(found, leaves, strict=True)]
 
     op = get_default_graph().add(
         "Gradients",

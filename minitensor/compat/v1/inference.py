@@ -11,7 +11,10 @@ from typing import Any
 
 import numpy as np
 
-import minitensor as mt
+from minitensor import _C, _functions
+from minitensor._C import Tensor, complex64, complex128, float16, float32, float64, int8, int16, int32, int64, uint8
+from minitensor._functions import empty
+from minitensor.autograd import no_grad
 from minitensor.compat.v1.shapes import TensorShape
 
 __all__ = ["NUMPY_TYPES", "REFUSALS", "Found", "as_tensor", "dtype_of", "infer", "probes"]
@@ -21,25 +24,25 @@ SIZES = (5040, 55440, 1)
 # What a call raises for operands that it can't take.
 REFUSALS = (RuntimeError, ValueError, IndexError, TypeError, ArithmeticError)
 
-NUMPY_TYPES: dict[mt.dtype, type] = {
-    mt.float16: np.float16,
-    mt.float32: np.float32,
-    mt.float64: np.float64,
-    mt.int8: np.int8,
-    mt.int16: np.int16,
-    mt.int32: np.int32,
-    mt.int64: np.int64,
-    mt.uint8: np.uint8,
-    mt.bool: np.bool_,
-    mt.complex64: np.complex64,
-    mt.complex128: np.complex128,
+NUMPY_TYPES: dict[_C.dtype, type] = {
+    float16: np.float16,
+    float32: np.float32,
+    float64: np.float64,
+    int8: np.int8,
+    int16: np.int16,
+    int32: np.int32,
+    int64: np.int64,
+    uint8: np.uint8,
+    _C.bool: np.bool_,
+    complex64: np.complex64,
+    complex128: np.complex128,
 }
 _TYPES = {np.dtype(numpy): ours for ours, numpy in NUMPY_TYPES.items()}
 
-Found = tuple[mt.dtype, TensorShape, "list[Any] | None"]
+Found = tuple[_C.dtype, TensorShape, "list[Any] | None"]
 
 
-def dtype_of(value: np.ndarray) -> mt.dtype:
+def dtype_of(value: np.ndarray) -> _C.dtype:
     """The dtype of an array; TypeError if tensors have none such."""
     found = _TYPES.get(value.dtype)
     if found is None:
@@ -47,14 +50,14 @@ def dtype_of(value: np.ndarray) -> mt.dtype:
     return found
 
 
-def as_tensor(value: Any, device: str = "cpu") -> mt.Tensor:
+def as_tensor(value: Any, device: str = "cpu") -> Tensor:
     """The tensor of a value of a run: itself, or that of an array's numbers."""
-    if isinstance(value, mt.Tensor):
+    if isinstance(value, Tensor):
         return value
-    return mt.tensor(value.tolist(), dtype=dtype_of(value), device=device)
+    return _functions.tensor(value.tolist(), dtype=dtype_of(value), device=device)
 
 
-def probes(shape: TensorShape, dtype: mt.dtype) -> list[Any] | None:
+def probes(shape: TensorShape, dtype: _C.dtype) -> list[Any] | None:
     """A tensor of that shape for each probe; None if the number of sizes is unknown."""
     if shape.ndims is None:
         return None
@@ -63,8 +66,8 @@ def probes(shape: TensorShape, dtype: mt.dtype) -> list[Any] | None:
     return [_probe(shape.as_list(), dtype, size) for size in SIZES]
 
 
-def _probe(dims: Sequence[int | None], dtype: mt.dtype, size: int) -> mt.Tensor:
-    return mt.empty([size if dim is None else dim for dim in dims], dtype=dtype, device="meta")
+def _probe(dims: Sequence[int | None], dtype: _C.dtype, size: int) -> Tensor:
+    return empty([size if dim is None else dim for dim in dims], dtype=dtype, device="meta")
 
 
 def infer(call: Callable[..., Any], inputs: Sequence[Any], hints: Sequence[int] = ()) -> list[Found]:
@@ -73,7 +76,7 @@ def infer(call: Callable[..., Any], inputs: Sequence[Any], hints: Sequence[int] 
     `inputs` have `dtype`, `shape` and `probes`. `hints` are sizes that are worth a try.
     """
     refusal: Exception = ValueError("it takes no such shapes")
-    with mt.no_grad():
+    with no_grad():
         if all(tensor.probes is not None for tensor in inputs):
             results: list[list[Any] | None] = []
             static = all(tensor.shape.is_fully_defined() and _same(tensor.probes) for tensor in inputs)
@@ -109,9 +112,9 @@ def _combined(results: list[list[Any]]) -> list[Found]:
     return found
 
 
-def _agreed(values: list[Any]) -> tuple[mt.dtype, TensorShape]:
+def _agreed(values: list[Any]) -> tuple[_C.dtype, TensorShape]:
     shapes = [tuple(value.shape) for value in values]
-    dtype = values[0].dtype if isinstance(values[0], mt.Tensor) else dtype_of(values[0])
+    dtype = values[0].dtype if isinstance(values[0], Tensor) else dtype_of(values[0])
     if any(len(shape) != len(shapes[0]) for shape in shapes):
         return dtype, TensorShape(None)
     return dtype, TensorShape([sizes[0] if len(set(sizes)) == 1 else None for sizes in zip(*shapes, strict=True)])
@@ -154,6 +157,6 @@ def _stand_in(tensor: Any, rank: int, size: int, length: int) -> Any:
     host = None if tensor.probes is None else tensor.probes[0]
     if isinstance(host, np.ndarray):
         return host
-    if host is None and tensor.op.host_call is not None and tensor.dtype in (mt.int32, mt.int64):
+    if host is None and tensor.op.host_call is not None and tensor.dtype in (int32, int64):
         return np.ones([4] * length, NUMPY_TYPES[tensor.dtype])
     return _probe([None] * rank if tensor.shape.ndims is None else tensor.shape.as_list(), tensor.dtype, size)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import minitensor as mt
+from minitensor import _C
+from minitensor._C import float32
+from minitensor._functions import where
 from minitensor.compat.v1 import math_ops as m
 from minitensor.compat.v1 import nn
 from minitensor.compat.v1.constants import convert_to_tensor, node
@@ -42,7 +44,7 @@ def compute_weighted_loss(
     scale = convert_to_tensor(weights, cost.dtype)
     plain = scale.op.type == "Const" and scale.shape.ndims == 0 and float(scale.op.held) == 1.0
 
-    def reduced(a: mt.Tensor, w: mt.Tensor) -> mt.Tensor:
+    def reduced(a: _C.Tensor, w: _C.Tensor) -> _C.Tensor:
         if plain and reduction in (_DEFAULT, Reduction.MEAN, Reduction.SUM_OVER_BATCH_SIZE):
             return a.mean()
         weighted = a if plain else a * w
@@ -54,7 +56,7 @@ def compute_weighted_loss(
             return weighted.mean()
         all_weights = w.expand(a.shape)
         total = all_weights.sum() if reduction == Reduction.MEAN else (all_weights != 0).sum().to(a.dtype)
-        return mt.where(total == 0, 0.0, weighted.sum() / mt.where(total == 0, 1.0, total))
+        return where(total == 0, 0.0, weighted.sum() / where(total == 0, 1.0, total))
 
     known = {value for name, value in vars(Reduction).items() if name.isupper()}
     if reduction not in known:
@@ -150,8 +152,8 @@ def absolute_difference(
 
 
 def _alike(predictions: Any, labels: Any) -> tuple[Tensor, Tensor]:
-    guess = m.cast(predictions, mt.float32)
-    target = m.cast(labels, mt.float32)
+    guess = m.cast(predictions, float32)
+    target = m.cast(labels, float32)
     if not guess.shape.is_compatible_with(target.shape):
         raise ValueError(f"Shapes {guess.shape} and {target.shape} are incompatible")
     return guess, target

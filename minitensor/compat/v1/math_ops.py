@@ -8,12 +8,33 @@ from typing import Any
 
 import numpy as np
 
-import minitensor as mt
+from minitensor import _C, _functions
+from minitensor._C import float32, float64, int8, int16, int32, int64, uint8
+from minitensor._functions import (
+    amax,
+    amin,
+    eq,
+    floor_divide,
+    ge,
+    gt,
+    isfinite,
+    isnan,
+    le,
+    logsumexp,
+    lt,
+    mean,
+    mul,
+    ne,
+    neg,
+    prod,
+    remainder,
+    sub,
+)
 from minitensor.compat.v1.constants import as_dtype, convert_to_tensor, node, same_types
 from minitensor.compat.v1.graph import Tensor
 from minitensor.compat.v1.inference import NUMPY_TYPES
 
-_INTEGERS = (mt.uint8, mt.int8, mt.int16, mt.int32, mt.int64)
+_INTEGERS = (uint8, int8, int16, int32, int64)
 
 
 def _unary(type: str, call: Callable[..., Any], says: str, host: Callable[..., Any] | None = None) -> Any:
@@ -32,53 +53,53 @@ def _binary(type: str, call: Callable[..., Any], says: str, host: Callable[..., 
     return made
 
 
-abs = _unary("Abs", mt.abs, "Absolute values.", np.abs)
-negative = _unary("Neg", mt.neg, "-x.", operator.neg)
-sign = _unary("Sign", mt.sign, "-1, 0 or 1.")
+abs = _unary("Abs", _functions.abs, "Absolute values.", np.abs)
+negative = _unary("Neg", neg, "-x.", operator.neg)
+sign = _unary("Sign", _functions.sign, "-1, 0 or 1.")
 square = _unary("Square", lambda x: x * x, "x * x.", np.square)
-sqrt = _unary("Sqrt", mt.sqrt, "Square roots.")
-rsqrt = _unary("Rsqrt", mt.rsqrt, "1 / sqrt(x).")
-reciprocal = _unary("Reciprocal", mt.reciprocal, "1 / x.")
-exp = _unary("Exp", mt.exp, "e to the power x.")
-log = _unary("Log", mt.log, "Natural logarithms.")
-log1p = _unary("Log1p", mt.log1p, "log(1 + x).")
-sin = _unary("Sin", mt.sin, "Sines.")
-cos = _unary("Cos", mt.cos, "Cosines.")
-tanh = _unary("Tanh", mt.tanh, "Hyperbolic tangents.")
-sigmoid = _unary("Sigmoid", mt.sigmoid, "1 / (1 + exp(-x)).")
-floor = _unary("Floor", mt.floor, "The largest whole numbers that are not above x.")
-ceil = _unary("Ceil", mt.ceil, "The smallest whole numbers that are not below x.")
-round = _unary("Round", mt.round, "The nearest whole numbers; halves go to the even one.")
-logical_not = _unary("LogicalNot", mt.logical_not, "Whether x is false.")
-is_nan = _unary("IsNan", mt.isnan, "Whether x is NaN.")
-is_finite = _unary("IsFinite", mt.isfinite, "Whether x is neither infinite nor NaN.")
+sqrt = _unary("Sqrt", _functions.sqrt, "Square roots.")
+rsqrt = _unary("Rsqrt", _functions.rsqrt, "1 / sqrt(x).")
+reciprocal = _unary("Reciprocal", _functions.reciprocal, "1 / x.")
+exp = _unary("Exp", _functions.exp, "e to the power x.")
+log = _unary("Log", _functions.log, "Natural logarithms.")
+log1p = _unary("Log1p", _functions.log1p, "log(1 + x).")
+sin = _unary("Sin", _functions.sin, "Sines.")
+cos = _unary("Cos", _functions.cos, "Cosines.")
+tanh = _unary("Tanh", _functions.tanh, "Hyperbolic tangents.")
+sigmoid = _unary("Sigmoid", _functions.sigmoid, "1 / (1 + exp(-x)).")
+floor = _unary("Floor", _functions.floor, "The largest whole numbers that are not above x.")
+ceil = _unary("Ceil", _functions.ceil, "The smallest whole numbers that are not below x.")
+round = _unary("Round", _functions.round, "The nearest whole numbers; halves go to the even one.")
+logical_not = _unary("LogicalNot", _functions.logical_not, "Whether x is false.")
+is_nan = _unary("IsNan", isnan, "Whether x is NaN.")
+is_finite = _unary("IsFinite", isfinite, "Whether x is neither infinite nor NaN.")
 
-add = _binary("Add", mt.add, "x + y", operator.add)
-subtract = _binary("Sub", mt.sub, "x - y", operator.sub)
-multiply = _binary("Mul", mt.mul, "x * y", operator.mul)
-floordiv = _binary("FloorDiv", mt.floor_divide, "x / y, rounded down", operator.floordiv)
-mod = _binary("FloorMod", mt.remainder, "The remainder of x // y, which has the sign of y", operator.mod)
-pow = _binary("Pow", mt.pow, "x to the power y")
-maximum = _binary("Maximum", mt.maximum, "The larger of x and y", np.maximum)
-minimum = _binary("Minimum", mt.minimum, "The smaller of x and y", np.minimum)
+add = _binary("Add", _functions.add, "x + y", operator.add)
+subtract = _binary("Sub", sub, "x - y", operator.sub)
+multiply = _binary("Mul", mul, "x * y", operator.mul)
+floordiv = _binary("FloorDiv", floor_divide, "x / y, rounded down", operator.floordiv)
+mod = _binary("FloorMod", remainder, "The remainder of x // y, which has the sign of y", operator.mod)
+pow = _binary("Pow", _functions.pow, "x to the power y")
+maximum = _binary("Maximum", _functions.maximum, "The larger of x and y", np.maximum)
+minimum = _binary("Minimum", _functions.minimum, "The smaller of x and y", np.minimum)
 squared_difference = _binary("SquaredDifference", lambda x, y: (x - y) * (x - y), "(x - y) squared")
-equal = _binary("Equal", mt.eq, "Whether x == y")
-not_equal = _binary("NotEqual", mt.ne, "Whether x != y")
-less = _binary("Less", mt.lt, "Whether x < y")
-less_equal = _binary("LessEqual", mt.le, "Whether x <= y")
-greater = _binary("Greater", mt.gt, "Whether x > y")
-greater_equal = _binary("GreaterEqual", mt.ge, "Whether x >= y")
-logical_and = _binary("LogicalAnd", mt.logical_and, "Whether x and y are true")
-logical_or = _binary("LogicalOr", mt.logical_or, "Whether x or y is true")
+equal = _binary("Equal", eq, "Whether x == y")
+not_equal = _binary("NotEqual", ne, "Whether x != y")
+less = _binary("Less", lt, "Whether x < y")
+less_equal = _binary("LessEqual", le, "Whether x <= y")
+greater = _binary("Greater", gt, "Whether x > y")
+greater_equal = _binary("GreaterEqual", ge, "Whether x >= y")
+logical_and = _binary("LogicalAnd", _functions.logical_and, "Whether x and y are true")
+logical_or = _binary("LogicalOr", _functions.logical_or, "Whether x or y is true")
 
 
 def truediv(x: Any, y: Any, name: str | None = None) -> Tensor:
     """x / y as Python has it: integers of up to 16 bits are float32 before, others float64."""
     left, right = same_types("RealDiv", x, y)
     if left.dtype in _INTEGERS:
-        wide = mt.float32 if left.dtype in (mt.uint8, mt.int8, mt.int16) else mt.float64
+        wide = float32 if left.dtype in (uint8, int8, int16) else float64
         left, right = cast(left, wide), cast(right, wide)
-    return node("RealDiv", mt.div, [left, right], name)
+    return node("RealDiv", _functions.div, [left, right], name)
 
 
 divide = truediv
@@ -95,23 +116,23 @@ def cast(x: Any, dtype: Any, name: str | None = None) -> Tensor:
     kind, tensor = as_dtype(dtype), convert_to_tensor(x)
     if tensor.dtype == kind:
         return tensor
-    host = (lambda a: a.astype(NUMPY_TYPES[kind])) if kind in (mt.int32, mt.int64) else None
+    host = (lambda a: a.astype(NUMPY_TYPES[kind])) if kind in (int32, int64) else None
     return node("Cast", lambda a: a.to(kind), [tensor], name, host_call=host)
 
 
 def to_float(x: Any, name: str | None = None) -> Tensor:
     """The numbers in float32."""
-    return cast(x, mt.float32, name)
+    return cast(x, float32, name)
 
 
 def to_int32(x: Any, name: str | None = None) -> Tensor:
     """The numbers in int32."""
-    return cast(x, mt.int32, name)
+    return cast(x, int32, name)
 
 
 def to_int64(x: Any, name: str | None = None) -> Tensor:
     """The numbers in int64."""
-    return cast(x, mt.int64, name)
+    return cast(x, int64, name)
 
 
 def matmul(a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False, name: str | None = None) -> Tensor:
@@ -122,8 +143,8 @@ def matmul(a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False,
             raise ValueError(f"Shape must be rank 2 but is rank {each.shape.ndims} for 'MatMul' (op: 'MatMul') with "
                              f"input shapes: {left.shape}, {right.shape}.")  # fmt: skip
 
-    def product(x: mt.Tensor, y: mt.Tensor) -> mt.Tensor:
-        return mt.matmul(x.mT if transpose_a else x, y.mT if transpose_b else y)
+    def product(x: _C.Tensor, y: _C.Tensor) -> _C.Tensor:
+        return _functions.matmul(x.mT if transpose_a else x, y.mT if transpose_b else y)
 
     return node("MatMul", product, [left, right], name)
 
@@ -134,7 +155,7 @@ def add_n(inputs: Sequence[Any], name: str | None = None) -> Tensor:
     if not tensors:
         raise ValueError("inputs must be a list of at least one Tensor with the same dtype and shape")
 
-    def total(*values: mt.Tensor) -> mt.Tensor:
+    def total(*values: _C.Tensor) -> _C.Tensor:
         result = values[0]
         for value in values[1:]:
             if value.shape != result.shape:
@@ -159,7 +180,7 @@ def _reduction(type: str, call: Callable[..., Any], says: str, host: Callable[..
         axes = None if chosen is None else [int(each) for each in np.ravel(chosen)]
         kept = bool(keep_dims if keepdims is None else keepdims)
 
-        def reduced(x: mt.Tensor) -> mt.Tensor:
+        def reduced(x: _C.Tensor) -> _C.Tensor:
             return call(x, list(range(x.ndim)) if axes is None else axes, kept)
 
         hosted = host if axes is None and not kept else None
@@ -168,7 +189,7 @@ def _reduction(type: str, call: Callable[..., Any], says: str, host: Callable[..
             from minitensor.compat.v1.inference import probes
             from minitensor.compat.v1.shapes import TensorShape
 
-            dtype = mt.bool if type in ("All", "Any") else tensor.dtype
+            dtype = _C.bool if type in ("All", "Any") else tensor.dtype
             more["found"] = [(dtype, TensorShape([]), probes(TensorShape([]), dtype))]
         return node(type, reduced, [tensor], name, host_call=hosted, **more)
 
@@ -177,7 +198,7 @@ def _reduction(type: str, call: Callable[..., Any], says: str, host: Callable[..
 
 
 def _each(call: Callable[..., Any]) -> Callable[..., Any]:
-    def along(x: mt.Tensor, axes: list[int], keep: bool) -> mt.Tensor:
+    def along(x: _C.Tensor, axes: list[int], keep: bool) -> _C.Tensor:
         for axis in sorted((axis % x.ndim for axis in axes), reverse=True):
             x = call(x, axis, keep)
         return x
@@ -190,19 +211,21 @@ def _nothing(call: Callable[..., Any]) -> Callable[..., Any]:
     return lambda x, axes, keep: call(x, axes, keep) if axes else x.clone()
 
 
-reduce_sum = _reduction("Sum", _nothing(lambda x, axes, keep: mt.sum(x, axes, keep, dtype=x.dtype)), "Sums")
-reduce_mean = _reduction("Mean", _nothing(lambda x, axes, keep: mt.mean(x, axes, keep)), "Means")
-reduce_max = _reduction("Max", _nothing(lambda x, axes, keep: mt.amax(x, axes, keep)), "The largest elements")
-reduce_min = _reduction("Min", _nothing(lambda x, axes, keep: mt.amin(x, axes, keep)), "The smallest elements")
+reduce_sum = _reduction("Sum", _nothing(lambda x, axes, keep: _functions.sum(x, axes, keep, dtype=x.dtype)), "Sums")
+reduce_mean = _reduction("Mean", _nothing(lambda x, axes, keep: mean(x, axes, keep)), "Means")
+reduce_max = _reduction("Max", _nothing(lambda x, axes, keep: amax(x, axes, keep)), "The largest elements")
+reduce_min = _reduction("Min", _nothing(lambda x, axes, keep: amin(x, axes, keep)), "The smallest elements")
 reduce_prod = _reduction(
     "Prod",
-    _each(lambda x, axis, keep: mt.prod(x, axis, keep, dtype=x.dtype)),
+    _each(lambda x, axis, keep: prod(x, axis, keep, dtype=x.dtype)),
     "Products",
     lambda a: np.asarray(np.prod(a), a.dtype),
 )
-reduce_all = _reduction("All", _each(lambda x, axis, keep: mt.all(x, axis, keep)), "Whether all elements are true")
-reduce_any = _reduction("Any", _each(lambda x, axis, keep: mt.any(x, axis, keep)), "Whether an element is true")
-reduce_logsumexp = _reduction("LogSumExp", _nothing(lambda x, axes, keep: mt.logsumexp(x, axes, keep)), "log(sum(exp))")
+reduce_all = _reduction(
+    "All", _each(lambda x, axis, keep: _functions.all(x, axis, keep)), "Whether all elements are true"
+)
+reduce_any = _reduction("Any", _each(lambda x, axis, keep: _functions.any(x, axis, keep)), "Whether an element is true")
+reduce_logsumexp = _reduction("LogSumExp", _nothing(lambda x, axes, keep: logsumexp(x, axes, keep)), "log(sum(exp))")
 
 
 def argmax(
@@ -210,10 +233,10 @@ def argmax(
     axis: int | None = None,
     name: str | None = None,
     dimension: int | None = None,
-    output_type: Any = mt.int64,
+    output_type: Any = int64,
 ) -> Tensor:
     """Where along the axis, the first if none is given, the largest element is, the first of several; int64."""
-    return _index_of("ArgMax", mt.argmax, input, axis, name, dimension, output_type)
+    return _index_of("ArgMax", _functions.argmax, input, axis, name, dimension, output_type)
 
 
 def argmin(
@@ -221,10 +244,10 @@ def argmin(
     axis: int | None = None,
     name: str | None = None,
     dimension: int | None = None,
-    output_type: Any = mt.int64,
+    output_type: Any = int64,
 ) -> Tensor:
     """Where along the axis, the first if none is given, the smallest element is, the first of several; int64."""
-    return _index_of("ArgMin", mt.argmin, input, axis, name, dimension, output_type)
+    return _index_of("ArgMin", _functions.argmin, input, axis, name, dimension, output_type)
 
 
 def _index_of(
@@ -232,12 +255,12 @@ def _index_of(
 ) -> Tensor:
     along = int((dimension or 0) if axis is None else axis)
     kind = as_dtype(dtype)
-    return node(type, lambda a: call(a, along) if kind == mt.int64 else call(a, along).to(kind), [x], name)
+    return node(type, lambda a: call(a, along) if kind == int64 else call(a, along).to(kind), [x], name)
 
 
 def cumsum(x: Any, axis: int = 0, name: str | None = None) -> Tensor:
     """Sums of the elements up to each one along an axis."""
-    return node("Cumsum", lambda a: mt.cumsum(a, int(axis), dtype=a.dtype), [x], name)
+    return node("Cumsum", lambda a: _functions.cumsum(a, int(axis), dtype=a.dtype), [x], name)
 
 
 def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None) -> Tensor:
@@ -250,7 +273,7 @@ def global_norm(t_list: Sequence[Any], name: str | None = None) -> Tensor:
     """The square root of the sum of the squares of all elements of several tensors; None among them is left out."""
     tensors = [convert_to_tensor(each) for each in t_list if each is not None]
 
-    def norm(*values: mt.Tensor) -> mt.Tensor:
+    def norm(*values: _C.Tensor) -> _C.Tensor:
         total = (values[0] * values[0]).sum()
         for value in values[1:]:
             total = total + (value * value).sum()
@@ -262,7 +285,7 @@ def global_norm(t_list: Sequence[Any], name: str | None = None) -> Tensor:
 def clip_by_norm(t: Any, clip_norm: Any, name: str | None = None) -> Tensor:
     """The tensor, scaled down to that norm if its own is larger."""
     tensor, bound = same_types("clip_by_norm", t, clip_norm)
-    return node("clip_by_norm", lambda x, c: x * c / mt.maximum((x * x).sum().sqrt(), c), [tensor, bound], name)
+    return node("clip_by_norm", lambda x, c: x * c / _functions.maximum((x * x).sum().sqrt(), c), [tensor, bound], name)
 
 
 def clip_by_global_norm(
@@ -272,7 +295,9 @@ def clip_by_global_norm(
     norm = global_norm(t_list) if use_norm is None else convert_to_tensor(use_norm)
     bound = convert_to_tensor(clip_norm, norm.dtype)
     clipped = [
-        None if each is None else node("clip", lambda x, c, n: x * (c / mt.maximum(n, c)), [each, bound, norm], name)
+        None
+        if each is None
+        else node("clip", lambda x, c, n: x * (c / _functions.maximum(n, c)), [each, bound, norm], name)
         for each in t_list
     ]
     return clipped, norm

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
-import minitensor as mt
+from minitensor import _C, _functions, nn
+from minitensor._C import int32, int64
+from minitensor._functions import exp, log1p, ones, rand, topk
 from minitensor.compat.v1 import math_ops as m
 from minitensor.compat.v1.array_ops import gather
 from minitensor.compat.v1.constants import convert_to_tensor, node, same_types
@@ -32,28 +34,28 @@ def _function(type: str, call: Callable[..., Any], says: str) -> Any:
     return made
 
 
-relu = _function("Relu", lambda x: mt.relu(x), "max(x, 0).")
-relu6 = _function("Relu6", lambda x: mt.nn.functional.relu6(x), "min(max(x, 0), 6).")
-elu = _function("Elu", lambda x: mt.nn.functional.elu(x), "x if it is positive, else exp(x) - 1.")
-softplus = _function("Softplus", lambda x: mt.nn.functional.softplus(x), "log(exp(x) + 1).")
+relu = _function("Relu", lambda x: _functions.relu(x), "max(x, 0).")
+relu6 = _function("Relu6", lambda x: nn.functional.relu6(x), "min(max(x, 0), 6).")
+elu = _function("Elu", lambda x: nn.functional.elu(x), "x if it is positive, else exp(x) - 1.")
+softplus = _function("Softplus", lambda x: nn.functional.softplus(x), "log(exp(x) + 1).")
 l2_loss = _function("L2Loss", lambda x: (x * x).sum() / 2, "Half the sum of the squares.")
 
 
 def leaky_relu(features: Any, alpha: float = 0.2, name: str | None = None) -> Tensor:
     """x if it is positive, else alpha * x."""
-    return node("LeakyRelu", lambda x: mt.nn.functional.leaky_relu(x, alpha), [features], name)
+    return node("LeakyRelu", lambda x: nn.functional.leaky_relu(x, alpha), [features], name)
 
 
 def softmax(logits: Any, axis: int | None = None, name: str | None = None, dim: int | None = None) -> Tensor:
     """exp(x) / sum(exp(x)) along an axis, the last one if none is given."""
     along = (-1 if dim is None else dim) if axis is None else axis
-    return node("Softmax", lambda x: mt.softmax(x, along), [logits], name)
+    return node("Softmax", lambda x: _functions.softmax(x, along), [logits], name)
 
 
 def log_softmax(logits: Any, axis: int | None = None, name: str | None = None, dim: int | None = None) -> Tensor:
     """x - log(sum(exp(x))) along an axis, the last one if none is given."""
     along = (-1 if dim is None else dim) if axis is None else axis
-    return node("LogSoftmax", lambda x: mt.log_softmax(x, along), [logits], name)
+    return node("LogSoftmax", lambda x: _functions.log_softmax(x, along), [logits], name)
 
 
 def _named(what: str, sentinel: Any, **values: Any) -> None:
@@ -73,7 +75,9 @@ def softmax_cross_entropy_with_logits_v2(
     p = convert_to_tensor(labels, x.dtype)
     if not p.shape.is_compatible_with(x.shape):
         raise ValueError(f"logits and labels must be broadcastable: logits_size={x.shape} labels_size={p.shape}")
-    return node("SoftmaxCrossEntropyWithLogits", lambda a, b: -(b * mt.log_softmax(a, axis)).sum(axis), [x, p], name)
+    return node(
+        "SoftmaxCrossEntropyWithLogits", lambda a, b: -(b * _functions.log_softmax(a, axis)).sum(axis), [x, p], name
+    )
 
 
 def softmax_cross_entropy_with_logits(
@@ -92,17 +96,17 @@ def sparse_softmax_cross_entropy_with_logits(
     """-log_softmax(logits)[label] of each row: `labels` are integers [...], `logits` floats [..., classes]."""
     _named("sparse_softmax_cross_entropy_with_logits", _sentinel, labels=labels, logits=logits)
     x, y = convert_to_tensor(logits), convert_to_tensor(labels)
-    if y.dtype.is_floating_point or y.dtype == mt.bool:
+    if y.dtype.is_floating_point or y.dtype == _C.bool:
         raise TypeError(f"labels must be int32 or int64, not {y.dtype}")
     if x.shape.ndims is not None and y.shape.ndims is not None and y.shape.ndims != x.shape.ndims - 1:
         raise ValueError(f"Rank mismatch: Rank of labels (received {y.shape.ndims}) should equal rank of logits minus "
                          f"1 (received {x.shape.ndims}).")  # fmt: skip
 
-    def cost(a: mt.Tensor, b: mt.Tensor) -> mt.Tensor:
+    def cost(a: _C.Tensor, b: _C.Tensor) -> _C.Tensor:
         if a.shape[:-1] != b.shape:
             raise ValueError(f"logits and labels must have the same first dimension, got logits shape "
                              f"{list(a.shape)} and labels shape {list(b.shape)}")  # fmt: skip
-        rows = mt.nn.functional.cross_entropy(a.reshape(-1, a.shape[-1]), b.reshape(-1).to(mt.int64), reduction="none")
+        rows = nn.functional.cross_entropy(a.reshape(-1, a.shape[-1]), b.reshape(-1).to(int64), reduction="none")
         return rows.reshape(b.shape)
 
     return node("SparseSoftmaxCrossEntropyWithLogits", cost, [x, y], name)
@@ -116,7 +120,7 @@ def sigmoid_cross_entropy_with_logits(
     x, z = same_types("logistic_loss", logits, labels)
     if not x.shape.is_compatible_with(z.shape):
         raise ValueError(f"logits and labels must have the same shape ({x.shape} vs {z.shape})")
-    return node("logistic_loss", lambda a, b: mt.relu(a) - a * b + mt.log1p(mt.exp(-mt.abs(a))), [x, z], name)
+    return node("logistic_loss", lambda a, b: _functions.relu(a) - a * b + log1p(exp(-_functions.abs(a))), [x, z], name)
 
 
 def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | None = None) -> Tensor:
@@ -125,7 +129,7 @@ def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | 
     if b.shape.ndims not in (None, 1):
         raise ValueError(f"Shape must be rank 1 but is rank {b.shape.ndims} for 'BiasAdd': the bias has {b.shape}")
 
-    def added(a: mt.Tensor, v: mt.Tensor) -> mt.Tensor:
+    def added(a: _C.Tensor, v: _C.Tensor) -> _C.Tensor:
         axis = 1 if data_format == "NCHW" else a.ndim - 1
         if a.shape[axis] != v.shape[0]:
             raise ValueError(f"Dimensions must be equal, but are {a.shape[axis]} and {v.shape[0]}")
@@ -159,11 +163,11 @@ def dropout(
     if held is not None and keep.op.type == "Const" and not 0 < float(held) <= 1:
         raise ValueError(f"keep_prob must be a scalar tensor or a float in the range (0, 1], got {float(held)}")
 
-    def dropped(a: mt.Tensor, p: mt.Tensor, generator: Any = None) -> mt.Tensor:
+    def dropped(a: _C.Tensor, p: _C.Tensor, generator: Any = None) -> _C.Tensor:
         sizes = a.shape if noise_shape is None else [
             whole if size in (None, -1) else int(size) for size, whole in zip(noise_shape, a.shape, strict=True)
         ]  # fmt: skip
-        kept = mt.rand(list(sizes), dtype=a.dtype, generator=generator) < p
+        kept = rand(list(sizes), dtype=a.dtype, generator=generator) < p
         return a / p * kept.to(a.dtype)
 
     found = [(tensor.dtype, tensor.shape, tensor.probes)]
@@ -177,7 +181,7 @@ def moments(
     places = [int(axis) for axis in np.ravel(axes)]
     kept = keep_dims if keepdims is None else keepdims
 
-    def both(a: mt.Tensor) -> list[mt.Tensor]:
+    def both(a: _C.Tensor) -> list[_C.Tensor]:
         mean = a.mean(places, keepdim=True)
         variance = ((a - mean.detach()) * (a - mean.detach())).mean(places, keepdim=True)
         # The derivative by the mean is a sum of deviations, which is zero.
@@ -221,8 +225,8 @@ def embedding_lookup(params: Any, ids: Any, partition_strategy: str = "mod", nam
 def in_top_k(predictions: Any, targets: Any, k: int, name: str | None = None) -> Tensor:
     """Whether each target class [n] is among the k largest predictions [n, classes]; a tie at the border counts."""
 
-    def among(p: mt.Tensor, t: mt.Tensor) -> mt.Tensor:
-        own = mt.gather(p, 1, t.to(mt.int64).unsqueeze(1))
+    def among(p: _C.Tensor, t: _C.Tensor) -> _C.Tensor:
+        own = _functions.gather(p, 1, t.to(int64).unsqueeze(1))
         return (p > own).sum(1) < k
 
     return node("InTopK", among, [predictions, targets], name)
@@ -231,9 +235,9 @@ def in_top_k(predictions: Any, targets: Any, k: int, name: str | None = None) ->
 def top_k(input: Any, k: int = 1, sorted: bool = True, name: str | None = None) -> tuple[Tensor, Tensor]:
     """The k largest elements along the last axis and where they are; int32."""
 
-    def largest(x: mt.Tensor) -> list[mt.Tensor]:
-        values, places = mt.topk(x, k, sorted=sorted)
-        return [values, places.to(mt.int32)]
+    def largest(x: _C.Tensor) -> list[_C.Tensor]:
+        values, places = topk(x, k, sorted=sorted)
+        return [values, places.to(int32)]
 
     values, indices = get_default_graph().add("TopKV2", largest, [convert_to_tensor(input)], name=name).outputs
     return values, indices
@@ -282,7 +286,7 @@ def conv2d(
     steps, apart = _window("strides", strides, data_format), _window("dilations", dilations, data_format)
     _padding(padding, (1, 1), (1, 1), (1, 1))
 
-    def convolved(a: mt.Tensor, f: mt.Tensor) -> mt.Tensor:
+    def convolved(a: _C.Tensor, f: _C.Tensor) -> _C.Tensor:
         if a.ndim != 4 or f.ndim != 4 or a.shape[3] != f.shape[2]:
             raise ValueError(f"images {tuple(a.shape)} and filters {tuple(f.shape)} must be [n, height, width, in] and "
                              "[height, width, in, out]")  # fmt: skip
@@ -293,8 +297,8 @@ def conv2d(
             if sides[0] == sides[1] and sides[2] == sides[3]:
                 around = (sides[2], sides[0])
             else:
-                images = mt.nn.functional.pad(images, sides)
-        found = mt.nn.functional.conv2d(images, kernels, None, steps, around, apart)
+                images = nn.functional.pad(images, sides)
+        found = nn.functional.conv2d(images, kernels, None, steps, around, apart)
         return found.permute(0, 2, 3, 1)
 
     return node("Conv2D", convolved, [x, w], name)
@@ -307,12 +311,12 @@ def max_pool(
     window, steps = _window("ksize", ksize, data_format), _window("strides", strides, data_format)
     _padding(padding, (1, 1), (1, 1), (1, 1))
 
-    def pooled(a: mt.Tensor) -> mt.Tensor:
+    def pooled(a: _C.Tensor) -> _C.Tensor:
         images = a.permute(0, 3, 1, 2)
         sides = _padding(padding, a.shape[1:3], window, steps)
         if any(sides):
-            images = mt.nn.functional.pad(images, sides, value=-float("inf"))
-        return mt.nn.functional.max_pool2d(images, window, steps).permute(0, 2, 3, 1)
+            images = nn.functional.pad(images, sides, value=-float("inf"))
+        return nn.functional.max_pool2d(images, window, steps).permute(0, 2, 3, 1)
 
     return node("MaxPool", pooled, [value], name)
 
@@ -324,14 +328,14 @@ def avg_pool(
     window, steps = _window("ksize", ksize, data_format), _window("strides", strides, data_format)
     _padding(padding, (1, 1), (1, 1), (1, 1))
 
-    def pooled(a: mt.Tensor) -> mt.Tensor:
+    def pooled(a: _C.Tensor) -> _C.Tensor:
         images = a.permute(0, 3, 1, 2)
         sides = _padding(padding, a.shape[1:3], window, steps)
-        pool = mt.nn.functional.avg_pool2d
+        pool = nn.functional.avg_pool2d
         if not any(sides):
             return pool(images, window, steps).permute(0, 2, 3, 1)
-        pad = mt.nn.functional.pad
-        inside = pad(mt.ones([1, 1, *a.shape[1:3]], dtype=a.dtype, device=a.device), sides)
+        pad = nn.functional.pad
+        inside = pad(ones([1, 1, *a.shape[1:3]], dtype=a.dtype, device=a.device), sides)
         return (pool(pad(images, sides), window, steps) / pool(inside, window, steps)).permute(0, 2, 3, 1)
 
     return node("AvgPool", pooled, [value], name)

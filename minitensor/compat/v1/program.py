@@ -8,11 +8,15 @@ from typing import Any
 
 import numpy as np
 
-import minitensor as mt
+from minitensor import _C
+from minitensor._C import OutOfMemoryError
+from minitensor._functions import from_numpy, zeros
+from minitensor.autograd import enable_grad, no_grad
 from minitensor.compat.v1.errors import InvalidArgumentError, OpError, ResourceExhaustedError
 from minitensor.compat.v1.graph import Operation, Tensor
 from minitensor.compat.v1.inference import REFUSALS, as_tensor
 from minitensor.compat.v1.variables import Variable
+from minitensor.random import Generator
 
 __all__ = ["Program", "Store"]
 
@@ -21,15 +25,15 @@ class Store:
     """What a session keeps: the tensors of variables, which of them have values, and generators."""
 
     def __init__(self) -> None:
-        self.tensors: dict[Variable, mt.Tensor] = {}
+        self.tensors: dict[Variable, _C.Tensor] = {}
         self.initialized: set[Variable] = set()
         self.generators: dict[Operation, Any] = {}
 
-    def tensor(self, variable: Variable) -> mt.Tensor:
+    def tensor(self, variable: Variable) -> _C.Tensor:
         """The tensor that holds the variable, always the same one."""
         found = self.tensors.get(variable)
         if found is None:
-            made = mt.zeros(variable.shape.as_list(), dtype=variable.dtype)
+            made = zeros(variable.shape.as_list(), dtype=variable.dtype)
             found = self.tensors.setdefault(variable, made)
         return found
 
@@ -39,16 +43,16 @@ class Store:
             return None
         found = self.generators.get(op)
         if found is None:
-            found = self.generators.setdefault(op, mt.Generator().manual_seed(int(op.held)))
+            found = self.generators.setdefault(op, Generator().manual_seed(int(op.held)))
         return found
 
     def load(self, variable: Variable, value: Any) -> None:
         """Give a variable a value of its shape; ValueError for another shape."""
-        given = value if isinstance(value, mt.Tensor) else mt.from_numpy(np.array(value))
+        given = value if isinstance(value, _C.Tensor) else from_numpy(np.array(value))
         kept = self.tensor(variable)
         if given.shape != kept.shape:
             raise ValueError(f"variable {variable.name} has shape {tuple(kept.shape)}, the value {tuple(given.shape)}")
-        with mt.no_grad():
+        with no_grad():
             kept.copy_(given)
         self.initialized.add(variable)
 
@@ -65,7 +69,7 @@ class Program:
         self.writes: list[Variable] = []
         self._note_variables()
         self.ready = False
-        self.function: Callable[..., tuple[mt.Tensor, ...]] = self._function(fed)
+        self.function: Callable[..., tuple[_C.Tensor, ...]] = self._function(fed)
 
     def _note_variables(self) -> None:
         """Which variables must have a value before, and which have one afterwards."""
@@ -81,7 +85,7 @@ class Program:
             if tensor.op.kind == "variable" and tensor.op.held not in self.writes:
                 self.reads.append(tensor.op.held)
 
-    def _function(self, fed: Sequence[Tensor]) -> Callable[..., tuple[mt.Tensor, ...]]:
+    def _function(self, fed: Sequence[Tensor]) -> Callable[..., tuple[_C.Tensor, ...]]:
         store = self.store
         slots: dict[Tensor, int] = {tensor: place for place, tensor in enumerate(fed)}
         start: list[Any] = [None] * len(fed)
@@ -129,9 +133,9 @@ class Program:
         ends = [slots[tensor] for tensor in self.fetched]
         count = len(fed)
         groups = _grouped(steps)
-        mode = mt.enable_grad if backward else mt.no_grad
+        mode = enable_grad if backward else no_grad
 
-        def run(*values: mt.Tensor) -> tuple[mt.Tensor, ...]:
+        def run(*values: _C.Tensor) -> tuple[_C.Tensor, ...]:
             kept = [*values, *start[count:]]
             with mode():
                 for place in aliases:
@@ -169,13 +173,13 @@ class _Step:
         operands = [kept[place] for place in self.takes]
         try:
             if self.writes:
-                with mt.no_grad():
+                with no_grad():
                     result = op.call(*operands)
             else:
                 result = op.call(*operands, **self.named)
         except OpError:
             raise
-        except mt.OutOfMemoryError as error:
+        except OutOfMemoryError as error:
             raise ResourceExhaustedError(None, op, str(error)) from error
         except REFUSALS as error:
             raise InvalidArgumentError(None, op, str(error)) from error
@@ -188,7 +192,7 @@ class _Step:
             kept[gives[0]] = result
         for place in self.leaves:
             value = kept[place]
-            if isinstance(value, mt.Tensor) and not value.requires_grad:
+            if isinstance(value, _C.Tensor) and not value.requires_grad:
                 kept[place] = value.detach().requires_grad_()
 
 
@@ -227,7 +231,9 @@ class JitScope:
 
     def entered(self) -> contextlib.AbstractContextManager[Any]:
         """The scope for a run."""
-        scope: contextlib.AbstractContextManager[Any] = mt.jit_scope(
+        from minitensor_jit import jit_scope
+
+        scope: contextlib.AbstractContextManager[Any] = jit_scope(
             self.compile_ops, separate_compiled_gradients=self.separate
         )
         return scope

@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
-import minitensor as mt
+from minitensor import _C, nn
+from minitensor._C import float32
+from minitensor._functions import empty
 from minitensor.compat.v1.constants import as_dtype, node, sizes_of
 from minitensor.compat.v1.graph import Tensor
 
@@ -30,11 +32,11 @@ def drawn(
 def _made(type: str, call: Callable[..., Any], shape: Any, dtype: Any, seed: int | None, name: str | None) -> Tensor:
     kind = as_dtype(dtype)
 
-    def filled(sizes: np.ndarray, generator: Any = None) -> mt.Tensor:
-        return call(mt.empty(sizes.tolist(), dtype=kind), generator)
+    def filled(sizes: np.ndarray, generator: Any = None) -> _C.Tensor:
+        return call(empty(sizes.tolist(), dtype=kind), generator)
 
-    def probe(sizes: np.ndarray) -> mt.Tensor:
-        return mt.empty(sizes.tolist(), dtype=kind, device="meta")
+    def probe(sizes: np.ndarray) -> _C.Tensor:
+        return empty(sizes.tolist(), dtype=kind, device="meta")
 
     return drawn(type, filled, [sizes_of(shape)], seed, name, host_inputs=[0], probe=probe)
 
@@ -43,7 +45,7 @@ def random_normal(
     shape: Any,
     mean: float = 0.0,
     stddev: float = 1.0,
-    dtype: Any = mt.float32,
+    dtype: Any = float32,
     seed: int | None = None,
     name: str | None = None,
 ) -> Tensor:
@@ -55,15 +57,15 @@ def truncated_normal(
     shape: Any,
     mean: float = 0.0,
     stddev: float = 1.0,
-    dtype: Any = mt.float32,
+    dtype: Any = float32,
     seed: int | None = None,
     name: str | None = None,
 ) -> Tensor:
     """Normally distributed numbers, none further than two standard deviations from the mean."""
 
-    def fill(x: mt.Tensor, generator: Any) -> mt.Tensor:
+    def fill(x: _C.Tensor, generator: Any) -> _C.Tensor:
         low, high = mean - 2 * stddev, mean + 2 * stddev
-        return mt.nn.init.trunc_normal_(x, mean, stddev, low, high, generator=generator)
+        return nn.init.trunc_normal_(x, mean, stddev, low, high, generator=generator)
 
     return _made("TruncatedNormal", fill, shape, dtype, seed, name)
 
@@ -72,7 +74,7 @@ def random_uniform(
     shape: Any,
     minval: float = 0,
     maxval: float | None = None,
-    dtype: Any = mt.float32,
+    dtype: Any = float32,
     seed: int | None = None,
     name: str | None = None,
 ) -> Tensor:

@@ -8,9 +8,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import minitensor as mt
+from minitensor import serialization
 from minitensor.compat.v1.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
 from minitensor.compat.v1.variables import Variable, global_variables
+from minitensor.serialization import load
 
 __all__ = ["Saver", "latest_checkpoint"]
 
@@ -61,7 +62,7 @@ class Saver:
             values[name] = sess.store.tensor(variable).detach().clone()
         if not os.path.isdir(os.path.dirname(path)):
             raise ValueError(f"Parent directory of {save_path} doesn't exist, can't save.")
-        _put(path, lambda file: mt.save(values, file))
+        _put(path, lambda file: serialization.save(values, file))
         if path in self._last:
             self._last.remove(path)
         self._last.append(path)
@@ -80,7 +81,7 @@ class Saver:
         """
         if not os.path.isfile(save_path):
             raise NotFoundError(None, None, f"there is no checkpoint {save_path}")
-        values = mt.load(save_path)
+        values = load(save_path)
         for name, variable in self._variables.items():
             if not isinstance(values, dict) or name not in values:
                 raise NotFoundError(None, variable.op, f"Key {name} not found in checkpoint {save_path}")

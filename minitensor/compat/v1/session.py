@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-import minitensor as mt
 from minitensor import _C, _forks, _hooks
 from minitensor import session as _session
+from minitensor._C import OutOfMemoryError
+from minitensor._functions import from_numpy, manual_seed
 from minitensor.compat.v1.errors import FailedPreconditionError, InvalidArgumentError, OpError, ResourceExhaustedError
 from minitensor.compat.v1.graph import Graph, Operation, Tensor, _brackets, get_default_graph, sessions
 from minitensor.compat.v1.inference import NUMPY_TYPES
@@ -68,7 +69,7 @@ class Session(_session.Session):
             found = super().run(program.function, *values, options=options, run_metadata=run_metadata)
         except OpError:
             raise
-        except mt.OutOfMemoryError as error:
+        except OutOfMemoryError as error:
             raise ResourceExhaustedError(None, None, str(error)) from error
         except (RuntimeError, IndexError) as error:
             raise InvalidArgumentError(None, None, str(error)) from error
@@ -93,7 +94,7 @@ class Session(_session.Session):
         if not self._seeded:
             self._seeded = True
             if self.graph.seed is not None:
-                mt.manual_seed(self.graph.seed)
+                manual_seed(self.graph.seed)
 
     def _call(self, fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         level = self._config.graph_options.optimizer_options.global_jit_level
@@ -147,7 +148,7 @@ class Session(_session.Session):
             ) from None
         return lambda values: values[0]
 
-    def _fed(self, feed_dict: Any) -> tuple[list[Tensor], list[mt.Tensor]]:
+    def _fed(self, feed_dict: Any) -> tuple[list[Tensor], list[_C.Tensor]]:
         fed, values = [], []
         for key, value in feed_dict.items():
             tensor = key
@@ -221,8 +222,8 @@ def get_default_session() -> Session | None:
     return found[-1] if found else None
 
 
-def _tensor(tensor: Tensor, value: Any) -> mt.Tensor:
-    if isinstance(value, mt.Tensor):
+def _tensor(tensor: Tensor, value: Any) -> _C.Tensor:
+    if isinstance(value, _C.Tensor):
         given = value.detach().to(tensor.dtype)
     else:
         wanted = NUMPY_TYPES[tensor.dtype]
@@ -231,16 +232,16 @@ def _tensor(tensor: Tensor, value: Any) -> mt.Tensor:
         except (ValueError, TypeError) as error:
             raise ValueError(f"Cannot feed {tensor.name!r}, which takes numbers of {tensor.dtype}: {error}") from None
         if array.flags.writeable and array.flags.c_contiguous and array.dtype.isnative:
-            given = mt.from_numpy(array)
+            given = from_numpy(array)
         else:
-            given = mt.from_numpy(np.array(array, wanted, order="C"))
+            given = from_numpy(np.array(array, wanted, order="C"))
     shape, sizes = tensor.shape, tuple(given.shape)
     if not shape.takes(sizes):
         raise ValueError(f"Cannot feed value of shape {sizes} for Tensor '{tensor.name}', which has shape '{shape}'")
     return given
 
 
-def _array(value: mt.Tensor) -> Any:
+def _array(value: _C.Tensor) -> Any:
     # A copy: the tensor may be a variable's, which later runs write, or show memory that was fed.
     array = value.numpy()
     return array[()] if array.ndim == 0 else array.copy()

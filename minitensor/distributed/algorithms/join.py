@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Any, NamedTuple
 
-import minitensor as mt
+from minitensor._functions import ones, zeros
 from minitensor.distributed.collectives import all_reduce
 from minitensor.distributed.world import get_rank
 
@@ -121,12 +121,12 @@ class Join:
             hook.post_hook(last)
 
     def _active(self) -> int:
-        count = mt.zeros(1, device=self._device)
+        count = zeros(1, device=self._device)
         all_reduce(count, group=self._group)
         return int(count.item())
 
     def _say_that_it_ends(self) -> None:
-        all_reduce(mt.zeros(1, device=self._device), group=self._group)
+        all_reduce(zeros(1, device=self._device), group=self._group)
         raise RuntimeError(f"Rank {get_rank(self._group)} exhausted all inputs.")
 
     @staticmethod
@@ -137,9 +137,9 @@ class Join:
         config = joinable._join_config
         if not config.enable or not config.is_first_joinable:
             return
-        all_reduce(mt.ones(1, device=joinable.join_device), group=joinable.join_process_group)
+        all_reduce(ones(1, device=joinable.join_device), group=joinable.join_process_group)
         if config.throw_on_early_termination:
-            ended = mt.ones(1, device=joinable.join_device)
+            ended = ones(1, device=joinable.join_device)
             all_reduce(ended, group=joinable.join_process_group)
             if int(ended.item()) != joinable.join_process_group.size():
                 raise RuntimeError("Detected at least one rank that exhausted inputs. Throwing across all ranks.")

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 from typing import Any
 
-import minitensor as mt
 from minitensor import distributed as dist
+from minitensor._functions import cat
+from minitensor.autograd import enable_grad
 from minitensor.distributed.algorithms.join import Join, Joinable, JoinHook
 from minitensor.distributed.coalesced import broadcast_coalesced
 from minitensor.optim import Optimizer
@@ -101,7 +102,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
                 by_dtype.setdefault(parameter.dtype, []).append(parameter)
             made = []
             for parameters in by_dtype.values():
-                flat = mt.cat([p.detach().reshape(-1) for p in parameters])
+                flat = cat([p.detach().reshape(-1) for p in parameters])
                 for parameter, part in zip(parameters, flat.split([p.numel() for p in parameters]), strict=True):
                     parameter.data = part.view(parameter.shape)
                 made.append(flat)
@@ -128,7 +129,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         if self._numbers:
             loss = self.optim.step(**kwargs) if closure is None else self.optim.step(closure=closure, **kwargs)
         elif closure is not None:
-            with mt.enable_grad():
+            with enable_grad():
                 loss = closure()
         self._copy_options(self.param_groups, self.optim.param_groups, to_mine=False)
         return loss

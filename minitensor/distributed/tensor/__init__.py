@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-import minitensor as mt
+from minitensor._C import Tensor
 from minitensor.distributed.device_mesh import DeviceMesh, init_device_mesh
 from minitensor.distributed.tensor.placement_types import Partial, Placement, Replicate, Shard
 
@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 
-class DTensor(mt.Tensor):
+class DTensor(Tensor):
     """A tensor split over ranks; there are none."""
 
     def __new__(cls, *arguments: Any, **named: Any) -> NoReturn:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import minitensor as mt
+from minitensor._functions import broadcast_shapes, full
 from minitensor.distributions.bernoulli import Bernoulli, ContinuousBernoulli
 from minitensor.distributions.beta import Beta
 from minitensor.distributions.counts import Binomial, Poisson
@@ -31,8 +31,8 @@ _PAIRS: dict[Any, Any] = {
 
 def _infinite(p: Any, q: Any) -> Any:
     like = p.mean
-    shape = mt.broadcast_shapes(tuple(p.batch_shape), tuple(q.batch_shape))
-    return mt.full(tuple(shape), math.inf, dtype=like.dtype, device=like.device)
+    shape = broadcast_shapes(tuple(p.batch_shape), tuple(q.batch_shape))
+    return full(tuple(shape), math.inf, dtype=like.dtype, device=like.device)
 
 
 for _p, _others in _PAIRS.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import minitensor as mt
+from minitensor._functions import digamma, erf, lgamma, log1p, where, xlogy
 from minitensor.distributions.bernoulli import Bernoulli, ContinuousBernoulli
 from minitensor.distributions.beta import Beta
 from minitensor.distributions.counts import Poisson
@@ -30,7 +30,7 @@ for _family in (Beta, ContinuousBernoulli, Exponential, Gamma, Gumbel, Laplace, 
 
 @register_kl(Pareto, Normal)
 def _pareto_normal(p: Any, q: Any) -> Any:
-    return mt.where(p.alpha <= 2, math.inf, _to_normal(p, q))
+    return where(p.alpha <= 2, math.inf, _to_normal(p, q))
 
 
 @register_kl(Bernoulli, Poisson)
@@ -51,22 +51,22 @@ for _family in (Beta, ContinuousBernoulli, Gamma):
 
 @register_kl(Uniform, Exponential)
 def _uniform_exponential(p: Any, q: Any) -> Any:
-    return mt.where(p.low < 0, math.inf, _to_exponential(p, q))
+    return where(p.low < 0, math.inf, _to_exponential(p, q))
 
 
 @register_kl(Pareto, Exponential)
 def _pareto_exponential(p: Any, q: Any) -> Any:
-    return mt.where(p.alpha <= 1, math.inf, _to_exponential(p, q))
+    return where(p.alpha <= 1, math.inf, _to_exponential(p, q))
 
 
 def _to_gamma(p: Any, q: Any, mean_of_log: Any) -> Any:
     a, b = q.concentration, q.rate
-    return -p.entropy() - a * b.log() + mt.lgamma(a) - (a - 1) * mean_of_log + b * p.mean
+    return -p.entropy() - a * b.log() + lgamma(a) - (a - 1) * mean_of_log + b * p.mean
 
 
 @register_kl(Beta, Gamma)
 def _beta_gamma(p: Any, q: Any) -> Any:
-    return _to_gamma(p, q, mt.digamma(p.concentration1) - mt.digamma(p.concentration1 + p.concentration0))
+    return _to_gamma(p, q, digamma(p.concentration1) - digamma(p.concentration1 + p.concentration0))
 
 
 @register_kl(Exponential, Gamma)
@@ -77,18 +77,18 @@ def _exponential_gamma(p: Any, q: Any) -> Any:
 @register_kl(Pareto, Gamma)
 def _pareto_gamma(p: Any, q: Any) -> Any:
     result = _to_gamma(p, q, p.scale.log() + p.alpha.reciprocal())
-    return mt.where(p.alpha <= 1, math.inf, result)
+    return where(p.alpha <= 1, math.inf, result)
 
 
 def _mean_of_log(p: Any) -> Any:
     """The mean of log x between low and high, both at least 0."""
-    total = mt.xlogy(p.high, p.high) - mt.xlogy(p.low, p.low)
+    total = xlogy(p.high, p.high) - xlogy(p.low, p.low)
     return total / (p.high - p.low) - 1
 
 
 @register_kl(Uniform, Gamma)
 def _uniform_gamma(p: Any, q: Any) -> Any:
-    return mt.where(p.low < 0, math.inf, _to_gamma(p, q, _mean_of_log(p)))
+    return where(p.low < 0, math.inf, _to_gamma(p, q, _mean_of_log(p)))
 
 
 # ---- to Gumbel's, by the mean of exp(-x / scale)
@@ -129,7 +129,7 @@ def _uniform_gumbel(p: Any, q: Any) -> Any:
 def _normal_laplace(p: Any, q: Any) -> Any:
     away = p.loc - q.loc
     z = away / p.scale
-    mean_distance = math.sqrt(2 / math.pi) * p.scale * (-0.5 * z * z).exp() + away * mt.erf(math.sqrt(0.5) * z)
+    mean_distance = math.sqrt(2 / math.pi) * p.scale * (-0.5 * z * z).exp() + away * erf(math.sqrt(0.5) * z)
     return -p.entropy() + mean_distance / q.scale + (2 * q.scale).log()
 
 
@@ -138,12 +138,12 @@ def _normal_laplace(p: Any, q: Any) -> Any:
 
 @register_kl(Beta, ContinuousBernoulli)
 def _beta_continuous_bernoulli(p: Any, q: Any) -> Any:
-    return -p.entropy() - p.mean * q.logits - mt.log1p(-q.probs) - q._log_norm()
+    return -p.entropy() - p.mean * q.logits - log1p(-q.probs) - q._log_norm()
 
 
 @register_kl(Uniform, ContinuousBernoulli)
 def _uniform_continuous_bernoulli(p: Any, q: Any) -> Any:
-    return mt.where((p.high > 1) | (p.low < 0), math.inf, _beta_continuous_bernoulli(p, q))
+    return where((p.high > 1) | (p.low < 0), math.inf, _beta_continuous_bernoulli(p, q))
 
 
 @register_kl(Uniform, Beta)
@@ -151,11 +151,11 @@ def _uniform_beta(p: Any, q: Any) -> Any:
     a, b = q.concentration1, q.concentration0
 
     def mean_of_log(low: Any, high: Any) -> Any:
-        return (mt.xlogy(high, high) - mt.xlogy(low, low)) / (high - low) - 1
+        return (xlogy(high, high) - xlogy(low, low)) / (high - low) - 1
 
-    log_beta = mt.lgamma(a) + mt.lgamma(b) - mt.lgamma(a + b)
+    log_beta = lgamma(a) + lgamma(b) - lgamma(a + b)
     logs = (a - 1) * mean_of_log(p.low, p.high) + (b - 1) * mean_of_log(1 - p.high, 1 - p.low)
-    return mt.where((p.high > 1) | (p.low < 0), math.inf, -p.entropy() - logs + log_beta)
+    return where((p.high > 1) | (p.low < 0), math.inf, -p.entropy() - logs + log_beta)
 
 
 # ---- to a finite interval
@@ -163,7 +163,7 @@ def _uniform_beta(p: Any, q: Any) -> Any:
 
 def _to_uniform(p: Any, q: Any) -> Any:
     """From a family on the unit interval."""
-    return mt.where((q.low > 0) | (q.high < 1), math.inf, -p.entropy() + (q.high - q.low).log())
+    return where((q.low > 0) | (q.high < 1), math.inf, -p.entropy() + (q.high - q.low).log())
 
 
 for _family in (Beta, ContinuousBernoulli):
@@ -176,4 +176,4 @@ for _family in (Beta, ContinuousBernoulli):
 @register_kl(Uniform, Pareto)
 def _uniform_pareto(p: Any, q: Any) -> Any:
     log_q = q.alpha.log() + q.alpha * q.scale.log() - (q.alpha + 1) * _mean_of_log(p)
-    return mt.where(p.low < q.support.lower_bound, math.inf, -p.entropy() - log_q)
+    return where(p.low < q.support.lower_bound, math.inf, -p.entropy() - log_q)

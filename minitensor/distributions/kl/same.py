@@ -8,9 +8,11 @@ distributions" (2019).
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-import minitensor as mt
+from minitensor import linalg
+from minitensor._functions import broadcast_shapes, diag_embed, digamma, lgamma, log1p, where, xlogy
 from minitensor.distributions.bernoulli import Bernoulli, ContinuousBernoulli, Geometric
 from minitensor.distributions.beta import Beta, Dirichlet
 from minitensor.distributions.categorical import Categorical, OneHotCategorical
@@ -39,7 +41,7 @@ __all__: list[str] = []
 def _bernoulli(p: Any, q: Any) -> Any:
     # x log(x / y) is 0 for x = 0, infinite for y = 0 elsewhere: xlogy says the first, log the second.
     def term(x: Any, y: Any) -> Any:
-        return mt.where(x == 0, 0.0, mt.xlogy(x, x) - mt.xlogy(x, y))
+        return where(x == 0, 0.0, xlogy(x, x) - xlogy(x, y))
 
     return term(p.probs, q.probs) + term(1 - p.probs, 1 - q.probs)
 
@@ -47,8 +49,8 @@ def _bernoulli(p: Any, q: Any) -> Any:
 @register_kl(Beta, Beta)
 def _beta(p: Any, q: Any) -> Any:
     a, b, c, d = p.concentration1, p.concentration0, q.concentration1, q.concentration0
-    norms = mt.lgamma(c) + mt.lgamma(d) - mt.lgamma(c + d) - mt.lgamma(a) - mt.lgamma(b) + mt.lgamma(a + b)
-    return norms + (a - c) * mt.digamma(a) + (b - d) * mt.digamma(b) + (c + d - a - b) * mt.digamma(a + b)
+    norms = lgamma(c) + lgamma(d) - lgamma(c + d) - lgamma(a) - lgamma(b) + lgamma(a + b)
+    return norms + (a - c) * digamma(a) + (b - d) * digamma(b) + (c + d - a - b) * digamma(a + b)
 
 
 @register_kl(Binomial, Binomial)
@@ -58,14 +60,14 @@ def _binomial(p: Any, q: Any) -> Any:
         raise NotImplementedError("KL between Binomials where q.total_count > p.total_count is not implemented")
     n = p.total_count
     each = p.probs * (p.logits - q.logits) + logsigmoid(-p.logits) - logsigmoid(-q.logits)
-    return mt.where(n > q.total_count, mt.inf, n * each)
+    return where(n > q.total_count, math.inf, n * each)
 
 
 @register_kl(Categorical, Categorical)
 def _categorical(p: Any, q: Any) -> Any:
     each = p.probs * (p.logits - q.logits)
-    each = mt.where((q.probs == 0).expand_as(each), mt.inf, each)
-    return mt.where((p.probs == 0).expand_as(each), 0.0, each).sum(-1)
+    each = where((q.probs == 0).expand_as(each), math.inf, each)
+    return where((p.probs == 0).expand_as(each), 0.0, each).sum(-1)
 
 
 @register_kl(OneHotCategorical, OneHotCategorical)
@@ -81,7 +83,7 @@ def _cauchy(p: Any, q: Any) -> Any:
 
 @register_kl(ContinuousBernoulli, ContinuousBernoulli)
 def _continuous_bernoulli(p: Any, q: Any) -> Any:
-    rest = p._log_norm() - q._log_norm() + mt.log1p(-p.probs) - mt.log1p(-q.probs)
+    rest = p._log_norm() - q._log_norm() + log1p(-p.probs) - log1p(-q.probs)
     return p.mean * (p.logits - q.logits) + rest
 
 
@@ -89,8 +91,8 @@ def _continuous_bernoulli(p: Any, q: Any) -> Any:
 def _dirichlet(p: Any, q: Any) -> Any:
     a, b = p.concentration, q.concentration
     total = a.sum(-1)
-    norms = mt.lgamma(total) - mt.lgamma(b.sum(-1)) - (mt.lgamma(a) - mt.lgamma(b)).sum(-1)
-    return norms + ((a - b) * (mt.digamma(a) - mt.digamma(total).unsqueeze(-1))).sum(-1)
+    norms = lgamma(total) - lgamma(b.sum(-1)) - (lgamma(a) - lgamma(b)).sum(-1)
+    return norms + ((a - b) * (digamma(a) - digamma(total).unsqueeze(-1))).sum(-1)
 
 
 @register_kl(Exponential, Exponential)
@@ -119,19 +121,19 @@ def _exponential_family(p: Any, q: Any) -> Any:
 @register_kl(Gamma, Gamma)
 def _gamma(p: Any, q: Any) -> Any:
     a, b, c, d = p.concentration, p.rate, q.concentration, q.rate
-    return c * (b / d).log() + mt.lgamma(c) - mt.lgamma(a) + (a - c) * mt.digamma(a) + (d - b) * (a / b)
+    return c * (b / d).log() + lgamma(c) - lgamma(a) + (a - c) * digamma(a) + (d - b) * (a / b)
 
 
 @register_kl(Gumbel, Gumbel)
 def _gumbel(p: Any, q: Any) -> Any:
     ratio = p.scale / q.scale
     away = (q.loc - p.loc) / q.scale
-    return -ratio.log() + euler_constant * (ratio - 1) - away + (away + mt.lgamma(1 + ratio)).exp() - 1
+    return -ratio.log() + euler_constant * (ratio - 1) - away + (away + lgamma(1 + ratio)).exp() - 1
 
 
 @register_kl(Geometric, Geometric)
 def _geometric(p: Any, q: Any) -> Any:
-    return -p.entropy() - mt.log1p(-q.probs) / p.probs - q.logits
+    return -p.entropy() - log1p(-q.probs) / p.probs - q.logits
 
 
 @register_kl(HalfNormal, HalfNormal)
@@ -147,9 +149,9 @@ def _laplace(p: Any, q: Any) -> Any:
 
 def _squares(factor: Any, columns: Any) -> Any:
     """tr(B^T (L L^T)^-1 B), the batches broadcast."""
-    batch = mt.broadcast_shapes(tuple(factor.shape[:-2]), tuple(columns.shape[:-2]))
+    batch = broadcast_shapes(tuple(factor.shape[:-2]), tuple(columns.shape[:-2]))
     n, m = columns.shape[-2:]
-    solved = mt.linalg.solve_triangular(factor.expand(*batch, n, n), columns.expand(*batch, n, m), upper=False)
+    solved = linalg.solve_triangular(factor.expand(*batch, n, n), columns.expand(*batch, n, m), upper=False)
     return solved.square().sum((-2, -1))
 
 
@@ -181,7 +183,7 @@ def _low_rank_squares(q: Any, columns: Any) -> Any:
 def _low_rank(p: Any, q: Any) -> Any:
     n = _same_size(p, q)
     away = _low_rank_squares(q, (q.loc - p.loc).unsqueeze(-1))
-    spread = _low_rank_squares(q, p._w) + _low_rank_squares(q, mt.diag_embed(p._d.sqrt()))
+    spread = _low_rank_squares(q, p._w) + _low_rank_squares(q, diag_embed(p._d.sqrt()))
     return 0.5 * (q._log_det() - p._log_det() + spread + away - n)
 
 
@@ -197,7 +199,7 @@ def _full_to_low_rank(p: Any, q: Any) -> Any:
 def _low_rank_to_full(p: Any, q: Any) -> Any:
     n = _same_size(p, q)
     away = solve_lower(q._factor, q.loc - p.loc).square().sum(-1)
-    spread = _squares(q._factor, p._w) + _squares(q._factor, mt.diag_embed(p._d.sqrt()))
+    spread = _squares(q._factor, p._w) + _squares(q._factor, diag_embed(p._d.sqrt()))
     return 0.5 * (2 * log_diagonal(q._factor) - p._log_det() + spread + away - n)
 
 
@@ -211,12 +213,12 @@ def _normal(p: Any, q: Any) -> Any:
 def _pareto(p: Any, q: Any) -> Any:
     ratio = q.alpha / p.alpha
     result = q.alpha * (p.scale / q.scale).log() - ratio.log() + ratio - 1
-    return mt.where(p.support.lower_bound < q.support.lower_bound, mt.inf, result)
+    return where(p.support.lower_bound < q.support.lower_bound, math.inf, result)
 
 
 @register_kl(Poisson, Poisson)
 def _poisson(p: Any, q: Any) -> Any:
-    return mt.xlogy(p.rate, p.rate) - mt.xlogy(p.rate, q.rate) - p.rate + q.rate
+    return xlogy(p.rate, p.rate) - xlogy(p.rate, q.rate) - p.rate + q.rate
 
 
 @register_kl(TransformedDistribution, TransformedDistribution)
@@ -233,7 +235,7 @@ def _transformed(p: Any, q: Any) -> Any:
 @register_kl(Uniform, Uniform)
 def _uniform(p: Any, q: Any) -> Any:
     result = ((q.high - q.low) / (p.high - p.low)).log()
-    return mt.where((q.low > p.low) | (q.high < p.high), mt.inf, result)
+    return where((q.low > p.low) | (q.high < p.high), math.inf, result)
 
 
 @register_kl(Independent, Independent)

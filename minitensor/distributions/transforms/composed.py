@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
-import minitensor as mt
+from minitensor._C import Size
+from minitensor._functions import zeros, zeros_like
 from minitensor.distributions import constraints
 from minitensor.distributions.parameters import sum_rightmost
 from minitensor.distributions.transforms.transform import Transform
@@ -89,7 +90,7 @@ class ComposeTransform(Transform):
     def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
         """The sum of the parts', each over its part of an event."""
         if not self.parts:
-            return mt.zeros_like(x)
+            return zeros_like(x)
         between = [x]
         for part in self.parts[:-1]:
             between.append(part(between[-1]))
@@ -187,7 +188,7 @@ class ReshapeTransform(Transform):
 
     def __init__(self, in_shape: Any, out_shape: Any, cache_size: int = 0) -> None:
         """The shapes of one event, before and after."""
-        self.in_shape, self.out_shape = mt.Size(in_shape), mt.Size(out_shape)
+        self.in_shape, self.out_shape = Size(in_shape), Size(out_shape)
         if math.prod(self.in_shape) != math.prod(self.out_shape):
             raise ValueError("in_shape, out_shape have different numbers of elements")
         super().__init__(cache_size=cache_size)
@@ -213,15 +214,15 @@ class ReshapeTransform(Transform):
 
     def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
         """Zeros in the batch's shape."""
-        return mt.zeros(self._batch(x.shape, self.in_shape), dtype=x.dtype, device=x.device)
+        return zeros(self._batch(x.shape, self.in_shape), dtype=x.dtype, device=x.device)
 
     def forward_shape(self, shape: Any) -> Any:
         """With `out_shape` in the place of `in_shape`. ValueError if that isn't its end."""
-        return mt.Size((*self._batch(shape, self.in_shape, check=True), *self.out_shape))
+        return Size((*self._batch(shape, self.in_shape, check=True), *self.out_shape))
 
     def inverse_shape(self, shape: Any) -> Any:
         """With `in_shape` in the place of `out_shape`. ValueError if that isn't its end."""
-        return mt.Size((*self._batch(shape, self.out_shape, check=True), *self.in_shape))
+        return Size((*self._batch(shape, self.out_shape, check=True), *self.in_shape))
 
     @staticmethod
     def _batch(shape: Any, event: Any, check: bool = False) -> tuple[int, ...]:

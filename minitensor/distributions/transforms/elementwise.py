@@ -6,7 +6,9 @@ import math
 from numbers import Number
 from typing import Any
 
-import minitensor as mt
+from minitensor import dtypes
+from minitensor._C import Tensor
+from minitensor._functions import atanh, broadcast_shapes, full_like, sigmoid, tensor
 from minitensor.distributions import constraints
 from minitensor.distributions.parameters import sum_rightmost
 from minitensor.distributions.transforms.transform import Transform
@@ -61,7 +63,7 @@ class PowerTransform(Transform):
     def __init__(self, exponent: Any, cache_size: int = 0) -> None:
         """`exponent`: a tensor or a number."""
         super().__init__(cache_size=cache_size)
-        self.exponent = exponent if isinstance(exponent, mt.Tensor) else mt.tensor(float(exponent))
+        self.exponent = exponent if isinstance(exponent, Tensor) else tensor(float(exponent))
 
     def _made_again(self, cache_size: int) -> Any:
         return PowerTransform(self.exponent, cache_size=cache_size)
@@ -87,18 +89,18 @@ class PowerTransform(Transform):
 
     def forward_shape(self, shape: Any) -> Any:
         """Broadcast with the exponent's."""
-        return mt.broadcast_shapes(shape, self.exponent.shape)
+        return broadcast_shapes(shape, self.exponent.shape)
 
     def inverse_shape(self, shape: Any) -> Any:
         """Broadcast with the exponent's."""
-        return mt.broadcast_shapes(shape, self.exponent.shape)
+        return broadcast_shapes(shape, self.exponent.shape)
 
 
 def _equal(a: Any, b: Any) -> bool:
     if isinstance(a, Number) and isinstance(b, Number):
         return a == b
     same = a == b
-    return bool(same.all()) if isinstance(same, mt.Tensor) else bool(same)
+    return bool(same.all()) if isinstance(same, Tensor) else bool(same)
 
 
 class SigmoidTransform(_Plain):
@@ -110,7 +112,7 @@ class SigmoidTransform(_Plain):
     sign = 1
 
     def _call(self, x: Any) -> Any:
-        return _inside(mt.sigmoid(x))
+        return _inside(sigmoid(x))
 
     def _inverse(self, y: Any) -> Any:
         y = _inside(y)
@@ -122,7 +124,7 @@ class SigmoidTransform(_Plain):
 
 
 def _inside(y: Any) -> Any:
-    finfo = mt.finfo(y.dtype)
+    finfo = dtypes.finfo(y.dtype)
     return y.clamp(min=finfo.tiny, max=1 - finfo.eps)
 
 
@@ -157,7 +159,7 @@ class TanhTransform(_Plain):
         return x.tanh()
 
     def _inverse(self, y: Any) -> Any:
-        return mt.atanh(y)
+        return atanh(y)
 
     def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
         """log(1 - y^2) = 2 (log 2 - x - log(1 + exp(-2x))), which keeps its digits where y is near 1."""
@@ -216,7 +218,7 @@ class AffineTransform(Transform):
     @property
     def sign(self) -> Any:
         """The scale's."""
-        if isinstance(self.scale, mt.Tensor):
+        if isinstance(self.scale, Tensor):
             return self.scale.sign()
         return (self.scale > 0) - (self.scale < 0)
 
@@ -228,14 +230,14 @@ class AffineTransform(Transform):
 
     def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
         """log |scale|, summed over an event."""
-        if isinstance(self.scale, mt.Tensor):
+        if isinstance(self.scale, Tensor):
             each = self.scale.abs().log()
         else:
-            each = mt.full_like(x, math.log(abs(self.scale)))
-        return sum_rightmost(each.expand(mt.broadcast_shapes(each.shape, x.shape)), self.event_dim)
+            each = full_like(x, math.log(abs(self.scale)))
+        return sum_rightmost(each.expand(broadcast_shapes(each.shape, x.shape)), self.event_dim)
 
     def _broadcast(self, shape: Any) -> Any:
-        return mt.broadcast_shapes(shape, getattr(self.loc, "shape", ()), getattr(self.scale, "shape", ()))
+        return broadcast_shapes(shape, getattr(self.loc, "shape", ()), getattr(self.scale, "shape", ()))
 
     def forward_shape(self, shape: Any) -> Any:
         """Broadcast with the parameters'."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import minitensor as mt
+from minitensor._functions import cat, stack
 from minitensor.distributions import constraints
 from minitensor.distributions.parameters import sum_rightmost
 from minitensor.distributions.transforms.transform import Transform
@@ -78,10 +78,10 @@ class CatTransform(_OfParts):
         return zip(self.transforms, x.split(self.lengths, self.dim), strict=True)
 
     def _call(self, x: Any) -> Any:
-        return mt.cat([t(part) for t, part in self._parts(x)], self.dim)
+        return cat([t(part) for t, part in self._parts(x)], self.dim)
 
     def _inverse(self, y: Any) -> Any:
-        return mt.cat([t.inv(part) for t, part in self._parts(y)], self.dim)
+        return cat([t.inv(part) for t, part in self._parts(y)], self.dim)
 
     def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
         """The parts', joined; or their sum where the dimension is within an event."""
@@ -89,7 +89,7 @@ class CatTransform(_OfParts):
         for (t, before), (_, after) in zip(self._parts(x), self._parts(y), strict=True):
             found.append(sum_rightmost(t.log_abs_det_jacobian(before, after), self.event_dim - t.event_dim))
         dim = (self.dim if self.dim < 0 else self.dim - x.dim()) + self.event_dim
-        return mt.cat(found, dim) if dim < 0 else sum(found)
+        return cat(found, dim) if dim < 0 else sum(found)
 
 
 class StackTransform(_OfParts):
@@ -121,7 +121,7 @@ class StackTransform(_OfParts):
                     f"x.size({self.dim}) = {x.size(self.dim)} must equal the {len(self.transforms)} transforms"
                 )
         slices = zip(*(x.unbind(self.dim) for x in tensors), strict=True)
-        return mt.stack([how(t, *s) for t, s in zip(self.transforms, slices, strict=True)], self.dim)
+        return stack([how(t, *s) for t, s in zip(self.transforms, slices, strict=True)], self.dim)
 
     def _call(self, x: Any) -> Any:
         return self._each(lambda t, part: t(part), x)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import minitensor as mt
+from minitensor import linalg
+from minitensor._C import Size
+from minitensor._functions import arange, eye, sigmoid, tanh
 from minitensor.distributions import constraints
 from minitensor.distributions.parameters import tril_matrix_to_vec, vec_to_tril_matrix
 from minitensor.distributions.transforms.elementwise import _Plain
+from minitensor.dtypes import finfo
 from minitensor.nn.functional import logsigmoid, pad, softmax
 
 __all__ = [
@@ -33,10 +36,10 @@ class CorrCholeskyTransform(_Plain):
     bijective = True
 
     def _call(self, x: Any) -> Any:
-        eps = mt.finfo(x.dtype).eps
-        partial = vec_to_tril_matrix(mt.tanh(x).clamp(min=-1 + eps, max=1 - eps), diag=-1)
+        eps = finfo(x.dtype).eps
+        partial = vec_to_tril_matrix(tanh(x).clamp(min=-1 + eps, max=1 - eps), diag=-1)
         left = (1 - partial * partial).sqrt().cumprod(-1)
-        partial = partial + mt.eye(partial.shape[-1], dtype=partial.dtype, device=partial.device)
+        partial = partial + eye(partial.shape[-1], dtype=partial.dtype, device=partial.device)
         return partial * pad(left[..., :-1], [1, 0], value=1.0)
 
     def _inverse(self, y: Any) -> Any:
@@ -59,7 +62,7 @@ class CorrCholeskyTransform(_Plain):
         size = round((0.25 + 2 * n) ** 0.5 + 0.5)
         if size * (size - 1) // 2 != n:
             raise ValueError("Input is not a flattened lower-diagonal number")
-        return mt.Size((*shape[:-1], size, size))
+        return Size((*shape[:-1], size, size))
 
     def inverse_shape(self, shape: Any) -> Any:
         """A square matrix becomes the vector of its entries below the diagonal."""
@@ -67,7 +70,7 @@ class CorrCholeskyTransform(_Plain):
             raise ValueError("Too few dimensions on input")
         if shape[-2] != shape[-1]:
             raise ValueError("Input is not square")
-        return mt.Size((*shape[:-2], shape[-1] * (shape[-1] - 1) // 2))
+        return Size((*shape[:-2], shape[-1] * (shape[-1] - 1) // 2))
 
 
 class SoftmaxTransform(_Plain):
@@ -105,17 +108,17 @@ class StickBreakingTransform(_Plain):
 
     @staticmethod
     def _shift(n: int, like: Any) -> Any:
-        return mt.arange(n, 0, -1, dtype=like.dtype, device=like.device).log()
+        return arange(n, 0, -1, dtype=like.dtype, device=like.device).log()
 
     def _call(self, x: Any) -> Any:
         z = x - self._shift(x.shape[-1], x)
-        left = (1 - mt.sigmoid(z).clamp(max=1 - mt.finfo(x.dtype).eps)).cumprod(-1)
-        share = pad(mt.sigmoid(z).clamp(min=mt.finfo(x.dtype).tiny), [0, 1], value=1.0)
+        left = (1 - sigmoid(z).clamp(max=1 - finfo(x.dtype).eps)).cumprod(-1)
+        share = pad(sigmoid(z).clamp(min=finfo(x.dtype).tiny), [0, 1], value=1.0)
         return share * pad(left, [1, 0], value=1.0)
 
     def _inverse(self, y: Any) -> Any:
         taken = y[..., :-1]
-        left = (1 - taken.cumsum(-1)).clamp(min=mt.finfo(y.dtype).tiny)
+        left = (1 - taken.cumsum(-1)).clamp(min=finfo(y.dtype).tiny)
         return taken.log() - left.log() + self._shift(taken.shape[-1], y)
 
     def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
@@ -127,13 +130,13 @@ class StickBreakingTransform(_Plain):
         """One number more."""
         if len(shape) < 1:
             raise ValueError("Too few dimensions on input")
-        return mt.Size((*shape[:-1], shape[-1] + 1))
+        return Size((*shape[:-1], shape[-1] + 1))
 
     def inverse_shape(self, shape: Any) -> Any:
         """One number less."""
         if len(shape) < 1:
             raise ValueError("Too few dimensions on input")
-        return mt.Size((*shape[:-1], shape[-1] - 1))
+        return Size((*shape[:-1], shape[-1] - 1))
 
 
 class LowerCholeskyTransform(_Plain):
@@ -160,4 +163,4 @@ class PositiveDefiniteTransform(_Plain):
         return factor @ factor.mT
 
     def _inverse(self, y: Any) -> Any:
-        return LowerCholeskyTransform().inv(mt.linalg.cholesky(y))
+        return LowerCholeskyTransform().inv(linalg.cholesky(y))

@@ -13,8 +13,10 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
-import minitensor as mt
-from minitensor import Tensor
+from minitensor import _C, Tensor, nn
+from minitensor._C import float32, float64, int32, int64
+from minitensor._functions import arange, logical_and, logical_or, ones, zeros, zeros_like
+from minitensor._vmap import vmap
 
 __all__ = [
     "AuxOutput",
@@ -49,17 +51,17 @@ class AuxOutput(NamedTuple):
 
 def noop_mask(batch: Tensor, head: Tensor, token_q: Tensor, token_kv: Tensor) -> Tensor:
     """Allow everything."""
-    return batch.new_ones((), dtype=mt.bool)
+    return batch.new_ones((), dtype=_C.bool)
 
 
 def and_masks(*mask_mods: _Function) -> _Function:
     """The mask that allows what all of them allow. RuntimeError for what can't be called."""
-    return _combined(mask_mods, mt.ones, mt.logical_and)
+    return _combined(mask_mods, ones, logical_and)
 
 
 def or_masks(*mask_mods: _Function) -> _Function:
     """The mask that allows what one of them allows. RuntimeError for what can't be called."""
-    return _combined(mask_mods, mt.zeros, mt.logical_or)
+    return _combined(mask_mods, zeros, logical_or)
 
 
 def _combined(mask_mods: tuple[_Function, ...], start: Any, combine: Any) -> _Function:
@@ -67,7 +69,7 @@ def _combined(mask_mods: tuple[_Function, ...], start: Any, combine: Any) -> _Fu
         raise RuntimeError(f"All inputs should be callable mask_mods: {mask_mods}")
 
     def mask(b: Tensor, h: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:
-        result = start((), dtype=mt.bool, device=b.device)
+        result = start((), dtype=_C.bool, device=b.device)
         for mod in mask_mods:
             result = combine(result, mod(b, h, q_idx, kv_idx))
         return result
@@ -78,8 +80,8 @@ def _combined(mask_mods: tuple[_Function, ...], start: Any, combine: Any) -> _Fu
 def _mapped(function: _Function, sizes: tuple[int, ...], device: Any, scores: Tensor | None = None) -> Tensor:
     """A function of (score and) four indices, for all of them."""
     for dims in _OVER_INDICES:
-        function = mt.vmap(function, dims if scores is None else (0, *dims))
-    indices = [mt.arange(size, device=device) for size in sizes]
+        function = vmap(function, dims if scores is None else (0, *dims))
+    indices = [arange(size, device=device) for size in sizes]
     return function(*indices) if scores is None else function(scores, *indices)
 
 
@@ -90,8 +92,8 @@ def create_mask(mod_fn: _Function, B: int | None, H: int | None, Q_LEN: int, KV_
         p.default is p.empty and p.kind is not p.VAR_KEYWORD for p in inspect.signature(mod_fn).parameters.values()
     )
     if count == 5:
-        return _mapped(mod_fn, sizes, device, mt.zeros(sizes, device=device)) != -math.inf
-    return _mapped(mod_fn, sizes, device).to(mt.bool).expand(sizes)
+        return _mapped(mod_fn, sizes, device, zeros(sizes, device=device)) != -math.inf
+    return _mapped(mod_fn, sizes, device).to(_C.bool).expand(sizes)
 
 
 class BlockMask:
@@ -149,7 +151,7 @@ class BlockMask:
         dense = _dense(self.kv_num_blocks, self.kv_indices)
         if self.full_kv_num_blocks is not None:
             dense = dense | _dense(self.full_kv_num_blocks, self.full_kv_indices)
-        return dense.to(mt.int32)
+        return dense.to(int32)
 
     def sparsity(self) -> float:
         """Return the part of the blocks that is not allowed, in percent."""
@@ -184,13 +186,13 @@ class BlockMask:
 def _dense(count: Tensor, indices: Any) -> Tensor:
     """Where a block is among the first so many."""
     columns = indices.shape[-1]
-    listed = mt.arange(columns, device=indices.device) < count.unsqueeze(-1)
-    return mt.zeros_like(listed).scatter(-1, indices.to(mt.int64), listed)
+    listed = arange(columns, device=indices.device) < count.unsqueeze(-1)
+    return zeros_like(listed).scatter(-1, indices.to(int64), listed)
 
 
 def _listed(blocks: Tensor) -> tuple[Tensor, Tensor]:
-    order = blocks.to(mt.int32).argsort(dim=-1, descending=True, stable=True)
-    return blocks.sum(-1).to(mt.int32), order.to(mt.int32)
+    order = blocks.to(int32).argsort(dim=-1, descending=True, stable=True)
+    return blocks.sum(-1).to(int32), order.to(int32)
 
 
 def create_block_mask(
@@ -207,7 +209,7 @@ def create_block_mask(
     """Return the blocks of the mask `mask_mod(b, h, q_idx, kv_idx)`; None for B or H if it is the same for all."""
     rows, columns = size = (BLOCK_SIZE, BLOCK_SIZE) if isinstance(BLOCK_SIZE, int) else BLOCK_SIZE
     mask = create_mask(mask_mod, B, H, Q_LEN, KV_LEN, device)
-    mask = mt.nn.functional.pad(mask, (0, -KV_LEN % columns, 0, -Q_LEN % rows))
+    mask = nn.functional.pad(mask, (0, -KV_LEN % columns, 0, -Q_LEN % rows))
     counts = mask.unflatten(-1, (-1, columns)).unflatten(-3, (-1, rows)).sum((-1, -3))
     full = counts == rows * columns
     if not separate_full_blocks:
@@ -261,7 +263,7 @@ def flex_attention(
             )
         key, value = (x.repeat_interleave(heads // groups, 1) for x in (key, value))
     factor = 1 / math.sqrt(width) if scale is None else scale
-    wide = mt.float64 if query.dtype is mt.float64 else mt.float32
+    wide = float64 if query.dtype is float64 else float32
     scores = (query.to(wide) @ key.to(wide).transpose(-2, -1)) * factor
     if score_mod is not None:
         scores = _mapped(score_mod, (batch, heads, queries, keys), query.device, scores).to(wide)

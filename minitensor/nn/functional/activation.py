@@ -6,8 +6,9 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-import minitensor as mt
-from minitensor import _C
+from minitensor import _C, _functions
+from minitensor._C import Tensor, float64
+from minitensor._functions import empty, log, ones, rand, tensor, where, zeros
 from minitensor._warning import users_level
 from minitensor.composite import composite
 from minitensor.composite.pointwise import prelu
@@ -61,109 +62,109 @@ _IN_PLACE = {name: _C.inplace_form(ROWS[name].call) for name in
              )}  # fmt: skip
 
 
-def _op(name: str, input: mt.Tensor, inplace: bool, *more: Any) -> mt.Tensor:
+def _op(name: str, input: Tensor, inplace: bool, *more: Any) -> Tensor:
     """Return an op's value, written over the input if `inplace`."""
-    result: mt.Tensor = _IN_PLACE[name](input, *more) if inplace else ROWS[name].call(input, *more)
+    result: Tensor = _IN_PLACE[name](input, *more) if inplace else ROWS[name].call(input, *more)
     return result
 
 
-def _stored(function: Callable[..., Any], input: mt.Tensor, inplace: bool, *more: Any) -> mt.Tensor:
+def _stored(function: Callable[..., Any], input: Tensor, inplace: bool, *more: Any) -> Tensor:
     """Return the function's value, written over the input if `inplace`."""
     if not inplace:
-        result: mt.Tensor = function(input, *more)
+        result: Tensor = function(input, *more)
         return result
     # From a copy where a gradient formula will read what is overwritten.
     source = input.clone() if _C.is_recorded(input) else input
     return input.copy_(function(source, *more))
 
 
-def relu(input: mt.Tensor, inplace: bool = False) -> mt.Tensor:
+def relu(input: Tensor, inplace: bool = False) -> Tensor:
     """Return ``max(input, 0)``, written over ``input`` if ``inplace``."""
-    return input.relu_() if inplace else mt.relu(input)
+    return input.relu_() if inplace else _functions.relu(input)
 
 
-def relu_(input: mt.Tensor) -> mt.Tensor:
+def relu_(input: Tensor) -> Tensor:
     """Write ``max(input, 0)`` over ``input``."""
     return input.relu_()
 
 
-def relu6(input: mt.Tensor, inplace: bool = False) -> mt.Tensor:
+def relu6(input: Tensor, inplace: bool = False) -> Tensor:
     """Return ``min(max(input, 0), 6)``."""
     return hardtanh(input, 0.0, 6.0, inplace)
 
 
-def _hardtanh(input: mt.Tensor, low: float, high: float) -> mt.Tensor:
+def _hardtanh(input: Tensor, low: float, high: float) -> Tensor:
     # Flat at the bounds themselves, unlike clamp.
     inside = (input > low) & (input < high)
-    return mt.where(inside | (input != input), input, mt.where(input <= low, low, high).to(input.dtype))
+    return where(inside | (input != input), input, where(input <= low, low, high).to(input.dtype))
 
 
-def hardtanh(input: mt.Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> mt.Tensor:
+def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
     """Return the input clamped to ``[min_val, max_val]``."""
     if min_val > max_val:
         raise ValueError("min_val cannot be greater than max_val")
-    if input.dtype == mt.bool:
+    if input.dtype == _C.bool:
         raise RuntimeError("Bool inputs not supported for hardtanh")
     if not input.dtype.is_signed and (min_val < 0 or max_val < 0):
         raise RuntimeError("cannot do hardtanh on an unsigned type with negative limits")
     return _stored(_hardtanh, input, inplace, min_val, max_val)
 
 
-def hardtanh_(input: mt.Tensor, min_val: float = -1.0, max_val: float = 1.0) -> mt.Tensor:
+def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
     """Clamp the input to ``[min_val, max_val]`` in place."""
     return hardtanh(input, min_val, max_val, True)
 
 
-def elu(input: mt.Tensor, alpha: float = 1.0, inplace: bool = False) -> mt.Tensor:
+def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """Return ``input`` where it is positive, ``alpha * (exp(input) - 1)`` elsewhere."""
     return _op("elu", input, inplace, alpha)
 
 
-def elu_(input: mt.Tensor, alpha: float = 1.0) -> mt.Tensor:
+def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
     """:func:`elu` in place."""
     return elu(input, alpha, True)
 
 
-def selu(input: mt.Tensor, inplace: bool = False) -> mt.Tensor:
+def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """Return ``scale * elu(input, alpha)`` with the constants of self-normalising networks."""
     return _op("selu", input, inplace)
 
 
-def selu_(input: mt.Tensor) -> mt.Tensor:
+def selu_(input: Tensor) -> Tensor:
     """:func:`selu` in place."""
     return selu(input, True)
 
 
-def celu(input: mt.Tensor, alpha: float = 1.0, inplace: bool = False) -> mt.Tensor:
+def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """Return ``input`` where it is positive, ``alpha * (exp(input / alpha) - 1)`` elsewhere."""
     if alpha == 0:
         raise RuntimeError("ZeroDivisionError: alpha cannot be 0 for CELU")
     return _op("celu", input, inplace, alpha)
 
 
-def celu_(input: mt.Tensor, alpha: float = 1.0) -> mt.Tensor:
+def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
     """:func:`celu` in place."""
     return celu(input, alpha, True)
 
 
-def leaky_relu(input: mt.Tensor, negative_slope: float = 0.01, inplace: bool = False) -> mt.Tensor:
+def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """Return ``input`` where it is positive, ``negative_slope * input`` elsewhere."""
     return _op("leaky_relu", input, inplace, negative_slope)
 
 
-def leaky_relu_(input: mt.Tensor, negative_slope: float = 0.01) -> mt.Tensor:
+def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
     """:func:`leaky_relu` in place."""
     return leaky_relu(input, negative_slope, True)
 
 
 @composite(method=False)
 def rrelu(
-    input: mt.Tensor,
+    input: Tensor,
     lower: float = 1.0 / 8,
     upper: float = 1.0 / 3,
     training: bool = False,
     inplace: bool = False,
-) -> mt.Tensor:
+) -> Tensor:
     """Return :func:`leaky_relu` with a slope from ``[lower, upper]``: random if ``training``, else the middle."""
     if lower > upper:
         raise RuntimeError("Lower bound should be less than or equal to the upper bound")
@@ -171,31 +172,31 @@ def rrelu(
         return leaky_relu(input, (lower + upper) / 2, inplace)
     if as_torch(None, input.device):
         return _stored(lambda x: x * _torch_slopes(x.detach(), lower, upper), input, inplace)
-    slope = mt.rand(tuple(input.shape), dtype=input.dtype, device=input.device) * (upper - lower) + lower
-    return _stored(lambda x: mt.where(x > 0, x, x * slope), input, inplace)
+    slope = rand(tuple(input.shape), dtype=input.dtype, device=input.device) * (upper - lower) + lower
+    return _stored(lambda x: where(x > 0, x, x * slope), input, inplace)
 
 
-def _torch_slopes(x: mt.Tensor, lower: float, upper: float) -> mt.Tensor:
+def _torch_slopes(x: Tensor, lower: float, upper: float) -> Tensor:
     """Return 1 for positive elements, and for the others numbers that are drawn for them alone, of double precision."""
     negative = x <= 0
-    slopes = mt.ones(tuple(x.shape), dtype=x.dtype, device=x.device)
-    drawn = mt.rand(int(negative.sum()), dtype=mt.float64, device=x.device)
-    lower, upper = (float(mt.tensor(bound, dtype=x.dtype)) for bound in (lower, upper))
+    slopes = ones(tuple(x.shape), dtype=x.dtype, device=x.device)
+    drawn = rand(int(negative.sum()), dtype=float64, device=x.device)
+    lower, upper = (float(tensor(bound, dtype=x.dtype)) for bound in (lower, upper))
     slopes[negative] = (drawn * (upper - lower) + lower).to(x.dtype)
     return slopes
 
 
 @composite(method=False)
-def rrelu_(input: mt.Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False) -> mt.Tensor:
+def rrelu_(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False) -> Tensor:
     """:func:`rrelu` in place."""
     return rrelu(input, lower, upper, training, True)
 
 
 @with_out
 @shortcut("T", _gelu)
-def gelu(input: mt.Tensor, *, approximate: str = "none") -> mt.Tensor:
+def gelu(input: Tensor, *, approximate: str = "none") -> Tensor:
     """Return ``input * Phi(input)`` with the normal distribution's Phi, or, with "tanh", its approximation."""
-    result: mt.Tensor
+    result: Tensor
     if approximate == "none":
         result = _gelu(input)
     elif approximate == "tanh":
@@ -206,82 +207,82 @@ def gelu(input: mt.Tensor, *, approximate: str = "none") -> mt.Tensor:
 
 
 @shortcut("T", ROWS["silu"].call)
-def silu(input: mt.Tensor, inplace: bool = False) -> mt.Tensor:
+def silu(input: Tensor, inplace: bool = False) -> Tensor:
     """Return ``input * sigmoid(input)``."""
     return _op("silu", input, inplace)
 
 
-def mish(input: mt.Tensor, inplace: bool = False) -> mt.Tensor:
+def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """Return ``input * tanh(softplus(input))``."""
     return _op("mish", input, inplace)
 
 
-def glu(input: mt.Tensor, dim: int = -1) -> mt.Tensor:
+def glu(input: Tensor, dim: int = -1) -> Tensor:
     """Return the first half along ``dim`` times the sigmoid of the second half."""
     if input.dim() == 0:
         raise RuntimeError("glu does not support scalars because halving size must be even")
     size = input.shape[dim]
     if size % 2:
         raise RuntimeError(f"Halving dimension must be even, but dimension {dim} is size {size}")
-    return input.narrow(dim, 0, size // 2) * mt.sigmoid(input.narrow(dim, size // 2, size // 2))
+    return input.narrow(dim, 0, size // 2) * _functions.sigmoid(input.narrow(dim, size // 2, size // 2))
 
 
-def hardsigmoid(input: mt.Tensor, inplace: bool = False) -> mt.Tensor:
+def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """Return ``min(max(input + 3, 0), 6) / 6``."""
     return _op("hardsigmoid", input, inplace)
 
 
-def hardswish(input: mt.Tensor, inplace: bool = False) -> mt.Tensor:
+def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     """Return ``input * min(max(input + 3, 0), 6) / 6``."""
     return _op("hardswish", input, inplace)
 
 
 @with_out
-def hardshrink(input: mt.Tensor, lambd: float = 0.5) -> mt.Tensor:
+def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """Return ``input`` where it is outside ``[-lambd, lambd]``, 0 elsewhere."""
-    result: mt.Tensor = ROWS["hardshrink"].call(input, lambd)
+    result: Tensor = ROWS["hardshrink"].call(input, lambd)
     return result
 
 
 @with_out
-def softshrink(input: mt.Tensor, lambd: float = 0.5) -> mt.Tensor:
+def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """Return ``input`` drawn towards 0 by ``lambd``."""
     if lambd < 0:
         raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {lambd}.")
-    result: mt.Tensor = ROWS["_softshrink"].call(input, lambd)
+    result: Tensor = ROWS["_softshrink"].call(input, lambd)
     return result
 
 
-def tanhshrink(input: mt.Tensor) -> mt.Tensor:
+def tanhshrink(input: Tensor) -> Tensor:
     """Return ``input - tanh(input)``."""
-    return input - mt.tanh(input)
+    return input - _functions.tanh(input)
 
 
 @with_out
-def softplus(input: mt.Tensor, beta: float = 1, threshold: float = 20) -> mt.Tensor:
+def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
     """Return ``log(1 + exp(beta * input)) / beta``, and ``input`` itself where ``beta * input > threshold``."""
-    result: mt.Tensor = ROWS["softplus"].call(input, beta, threshold)
+    result: Tensor = ROWS["softplus"].call(input, beta, threshold)
     return result
 
 
-def softsign(input: mt.Tensor) -> mt.Tensor:
+def softsign(input: Tensor) -> Tensor:
     """Return ``input / (1 + |input|)``."""
     return input / (input.abs() + 1)
 
 
 @with_out
-def logsigmoid(input: mt.Tensor) -> mt.Tensor:
+def logsigmoid(input: Tensor) -> Tensor:
     """Return ``log(sigmoid(input))`` without overflow."""
-    result: mt.Tensor = ROWS["logsigmoid"].call(input)
+    result: Tensor = ROWS["logsigmoid"].call(input)
     return result
 
 
-def threshold(input: mt.Tensor, threshold: float, value: float, inplace: bool = False) -> mt.Tensor:
+def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """Return ``input`` where it is above ``threshold``, ``value`` elsewhere."""
     return _op("threshold", input, inplace, threshold, value)
 
 
-def threshold_(input: mt.Tensor, threshold: float, value: float) -> mt.Tensor:
+def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
     """:func:`threshold` in place."""
     return _threshold(input, threshold, value, True)
 
@@ -289,14 +290,14 @@ def threshold_(input: mt.Tensor, threshold: float, value: float) -> mt.Tensor:
 _threshold = threshold
 
 
-def tanh(input: mt.Tensor) -> mt.Tensor:
+def tanh(input: Tensor) -> Tensor:
     """Return the hyperbolic tangent."""
-    return mt.tanh(input)
+    return _functions.tanh(input)
 
 
-def sigmoid(input: mt.Tensor) -> mt.Tensor:
+def sigmoid(input: Tensor) -> Tensor:
     """Return ``1 / (1 + exp(-input))``."""
-    return mt.sigmoid(input)
+    return _functions.sigmoid(input)
 
 
 def _softmax_dim(name: str, rank: int) -> int:
@@ -310,14 +311,14 @@ def _softmax_dim(name: str, rank: int) -> int:
 
 @shortcut("Ti", _softmax)
 @autocast("", "float32")
-def softmax(input: mt.Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> mt.Tensor:
+def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
     """Return ``exp(input) / exp(input).sum(dim)``, computed in ``dtype`` if it is given."""
     if dim is None:
         dim = _softmax_dim("softmax", input.dim())
     return _softmax(input, dim, dtype=dtype)
 
 
-def softmin(input: mt.Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> mt.Tensor:
+def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
     """Return ``softmax(-input)``."""
     if dim is None:
         dim = _softmax_dim("softmin", input.dim())
@@ -326,16 +327,14 @@ def softmin(input: mt.Tensor, dim: int | None = None, _stacklevel: int = 3, dtyp
 
 @shortcut("Ti", _log_softmax)
 @autocast("", "float32")
-def log_softmax(input: mt.Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> mt.Tensor:
+def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
     """Return the logarithm of :func:`softmax`."""
     if dim is None:
         dim = _softmax_dim("log_softmax", input.dim())
     return _log_softmax(input, dim, dtype=dtype)
 
 
-def gumbel_softmax(
-    logits: mt.Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
-) -> mt.Tensor:
+def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Tensor:
     """Return a sample of the Gumbel-softmax distribution; with ``hard`` one-hot, with the soft sample's gradient.
 
     Jang and others, "Categorical Reparameterization with Gumbel-Softmax" (2016). ``eps`` is not used any more.
@@ -343,15 +342,15 @@ def gumbel_softmax(
     if eps != 1e-10:
         warnings.warn("`eps` parameter is deprecated and has no effect.", stacklevel=users_level())
     if as_torch(None, logits.device):
-        gumbels = -mt.empty(tuple(logits.shape), dtype=logits.dtype, device=logits.device).exponential_().log()
+        gumbels = -empty(tuple(logits.shape), dtype=logits.dtype, device=logits.device).exponential_().log()
     else:
-        uniform = mt.rand(tuple(logits.shape), dtype=logits.dtype, device=logits.device)
-        gumbels = -mt.log(-mt.log(1 - uniform))
-    soft = mt.softmax((logits + gumbels) / tau, dim)
+        uniform = rand(tuple(logits.shape), dtype=logits.dtype, device=logits.device)
+        gumbels = -log(-log(1 - uniform))
+    soft = _functions.softmax((logits + gumbels) / tau, dim)
     if not hard:
         return soft
     places = soft.detach().argmax(dim, keepdim=True)
-    chosen = mt.zeros(tuple(logits.shape), dtype=logits.dtype, device=logits.device).scatter_add(
-        dim, places, mt.ones(tuple(places.shape), dtype=logits.dtype, device=logits.device)
+    chosen = zeros(tuple(logits.shape), dtype=logits.dtype, device=logits.device).scatter_add(
+        dim, places, ones(tuple(places.shape), dtype=logits.dtype, device=logits.device)
     )
     return chosen - soft.detach() + soft

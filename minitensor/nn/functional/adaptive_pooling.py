@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import minitensor as mt
+from minitensor._C import Tensor, int64
+from minitensor._functions import arange, cat, full, gather, rand
 from minitensor.composite import composite
 from minitensor.composite.registry import autocast
 from minitensor.nn.functional.arguments import ntuple, spatial
@@ -35,7 +36,7 @@ _max_indices = ROWS["adaptive_max_pool_indices"].call
 _gather = ROWS["plane_gather"].call
 
 
-def _output_size(input: mt.Tensor, output_size: Sizes, rank: int, what: str) -> tuple[int, ...]:
+def _output_size(input: Tensor, output_size: Sizes, rank: int, what: str) -> tuple[int, ...]:
     """Return the sizes, with the input's own in place of None."""
     if output_size is None or isinstance(output_size, int):
         output_size = (output_size,) * rank
@@ -47,7 +48,7 @@ def _output_size(input: mt.Tensor, output_size: Sizes, rank: int, what: str) -> 
     return tuple(int(n if given is None else given) for given, n in zip(output_size, sizes, strict=True))
 
 
-def _adaptive_average(rank: int, input: mt.Tensor, output_size: Sizes) -> mt.Tensor:
+def _adaptive_average(rank: int, input: Tensor, output_size: Sizes) -> Tensor:
     what = f"adaptive_avg_pool{rank}d"
     size = _output_size(input, output_size, rank, what)
     image, batched = spatial(input, rank, what)
@@ -64,23 +65,23 @@ def _adaptive_average(rank: int, input: mt.Tensor, output_size: Sizes) -> mt.Ten
 
 
 @composite(method=False)
-def adaptive_avg_pool1d(input: mt.Tensor, output_size: Sizes) -> mt.Tensor:
+def adaptive_avg_pool1d(input: Tensor, output_size: Sizes) -> Tensor:
     """Return the averages of ``output_size`` windows that cover signals ``[N, C, L]`` or ``[C, L]``."""
     return _adaptive_average(1, input, output_size)
 
 
-def adaptive_avg_pool2d(input: mt.Tensor, output_size: Sizes) -> mt.Tensor:
+def adaptive_avg_pool2d(input: Tensor, output_size: Sizes) -> Tensor:
     """Return the averages of windows that cover images; a size that is None stays."""
     return _adaptive_average(2, input, output_size)
 
 
 @autocast("float32", "")
-def adaptive_avg_pool3d(input: mt.Tensor, output_size: Sizes) -> mt.Tensor:
+def adaptive_avg_pool3d(input: Tensor, output_size: Sizes) -> Tensor:
     """Return the averages of windows that cover volumes; a size that is None stays."""
     return _adaptive_average(3, input, output_size)
 
 
-def _adaptive_maximum(rank: int, input: mt.Tensor, output_size: Sizes) -> tuple[mt.Tensor, mt.Tensor]:
+def _adaptive_maximum(rank: int, input: Tensor, output_size: Sizes) -> tuple[Tensor, Tensor]:
     what = f"adaptive_max_pool{rank}d"
     size = _output_size(input, output_size, rank, what)
     image, batched = spatial(input, rank, what)
@@ -95,70 +96,70 @@ def _adaptive_maximum(rank: int, input: mt.Tensor, output_size: Sizes) -> tuple[
 
 
 def adaptive_max_pool1d_with_indices(
-    input: mt.Tensor, output_size: Sizes, return_indices: bool = False
-) -> tuple[mt.Tensor, mt.Tensor]:
+    input: Tensor, output_size: Sizes, return_indices: bool = False
+) -> tuple[Tensor, Tensor]:
     """Return the largest elements of ``output_size`` windows that cover signals, and where they lie."""
     return _adaptive_maximum(1, input, output_size)
 
 
 def adaptive_max_pool2d_with_indices(
-    input: mt.Tensor, output_size: Sizes, return_indices: bool = False
-) -> tuple[mt.Tensor, mt.Tensor]:
+    input: Tensor, output_size: Sizes, return_indices: bool = False
+) -> tuple[Tensor, Tensor]:
     """Return the largest elements of windows that cover images, and where they lie."""
     return _adaptive_maximum(2, input, output_size)
 
 
 @autocast("float32", "")
 def adaptive_max_pool3d_with_indices(
-    input: mt.Tensor, output_size: Sizes, return_indices: bool = False
-) -> tuple[mt.Tensor, mt.Tensor]:
+    input: Tensor, output_size: Sizes, return_indices: bool = False
+) -> tuple[Tensor, Tensor]:
     """Return the largest elements of windows that cover volumes, and where they lie."""
     return _adaptive_maximum(3, input, output_size)
 
 
-def adaptive_max_pool1d(input: mt.Tensor, output_size: Sizes, return_indices: bool = False) -> Any:
+def adaptive_max_pool1d(input: Tensor, output_size: Sizes, return_indices: bool = False) -> Any:
     """Return the largest elements of ``output_size`` windows; with ``return_indices`` also where they lie."""
     pair = _adaptive_maximum(1, input, output_size)
     return pair if return_indices else pair[0]
 
 
-def adaptive_max_pool2d(input: mt.Tensor, output_size: Sizes, return_indices: bool = False) -> Any:
+def adaptive_max_pool2d(input: Tensor, output_size: Sizes, return_indices: bool = False) -> Any:
     """Return the largest elements of windows that cover images; with ``return_indices`` also where they lie."""
     pair = _adaptive_maximum(2, input, output_size)
     return pair if return_indices else pair[0]
 
 
 @autocast("float32", "")
-def adaptive_max_pool3d(input: mt.Tensor, output_size: Sizes, return_indices: bool = False) -> Any:
+def adaptive_max_pool3d(input: Tensor, output_size: Sizes, return_indices: bool = False) -> Any:
     """Return the largest elements of windows that cover volumes; with ``return_indices`` also where they lie."""
     pair = _adaptive_maximum(3, input, output_size)
     return pair if return_indices else pair[0]
 
 
 @composite(name="adaptive_max_pool1d", method=False)
-def _adaptive_max_pool1d(input: mt.Tensor, output_size: Sizes) -> tuple[mt.Tensor, mt.Tensor]:
+def _adaptive_max_pool1d(input: Tensor, output_size: Sizes) -> tuple[Tensor, Tensor]:
     """Return the largest elements of ``output_size`` windows that cover signals, and where they lie."""
     return _adaptive_maximum(1, input, output_size)
 
 
-def _starts(sample: mt.Tensor, size: int, out: int, kernel: int) -> mt.Tensor:
+def _starts(sample: Tensor, size: int, out: int, kernel: int) -> Tensor:
     """Return where the windows along one dimension begin, ``[N, C, out]``, for random numbers ``[N, C]``.
 
     The sequence of Graham, "Fractional Max-Pooling" (2014): steps of two lengths, shifted by the sample.
     """
-    last = mt.full((*sample.shape, 1), size - kernel, dtype=mt.int64, device=sample.device)
+    last = full((*sample.shape, 1), size - kernel, dtype=int64, device=sample.device)
     if out == 1:
         return last
     alpha = (size - kernel) / (out - 1)
     u = sample.unsqueeze(-1)
-    steps = mt.arange(out - 1, dtype=sample.dtype, device=sample.device)
+    steps = arange(out - 1, dtype=sample.dtype, device=sample.device)
     begin = ((steps + u) * alpha).trunc() - (u * alpha).trunc()
-    return mt.cat([begin.to(mt.int64), last], -1)
+    return cat([begin.to(int64), last], -1)
 
 
 def _fractional(
-    rank: int, input: mt.Tensor, kernel_size: Any, output_size: Any, output_ratio: Any, samples: mt.Tensor | None
-) -> tuple[mt.Tensor, mt.Tensor]:
+    rank: int, input: Tensor, kernel_size: Any, output_size: Any, output_ratio: Any, samples: Tensor | None
+) -> tuple[Tensor, Tensor]:
     what = f"fractional_max_pool{rank}d"
     if output_size is None and output_ratio is None:
         raise ValueError(f"{what} requires specifying either an output_size or an output_ratio")
@@ -180,14 +181,14 @@ def _fractional(
         if o + k - 1 > n:
             raise RuntimeError(f"{what}: pool size {k} too large relative to input size {n}")
     if samples is None:
-        samples = mt.rand(image.shape[0], image.shape[1], rank, dtype=image.dtype, device=image.device)
+        samples = rand(image.shape[0], image.shape[1], rank, dtype=image.dtype, device=image.device)
     # Which of the random numbers each dimension takes: of images, the last one takes the first.
     order = (1, 0) if rank == 2 else (0, 1, 2)
     begins = [_starts(samples.select(-1, order[d]), image.shape[2 + d], size[d], kernel[d]) for d in range(rank)]
     lead = tuple(image.shape[:2])
     places: Any = 0
     for d in range(rank):
-        along = begins[d].unsqueeze(-1) + mt.arange(kernel[d], device=image.device)
+        along = begins[d].unsqueeze(-1) + arange(kernel[d], device=image.device)
         shape = [1] * (2 * rank)
         shape[d], shape[rank + d] = size[d], kernel[d]
         places = places * image.shape[2 + d] + along.reshape((*lead, *shape))
@@ -195,45 +196,45 @@ def _fractional(
     places = places.reshape((*lead, *size, count))
     values = _gather(image, places.reshape((*lead, windows, count, *(1 for _ in range(rank - 2)))))
     best = values.detach().reshape((*lead, *size, count)).argmax(-1, keepdim=True)
-    indices = mt.gather(places, -1, best).squeeze(-1)
+    indices = gather(places, -1, best).squeeze(-1)
     result = _gather(image, indices)
     return (result, indices) if batched else (result.squeeze(0), indices.squeeze(0))
 
 
 @autocast("float32", "")
 def fractional_max_pool2d_with_indices(
-    input: mt.Tensor,
+    input: Tensor,
     kernel_size: int | Sequence[int],
     output_size: int | Sequence[int] | None = None,
     output_ratio: Any = None,
     return_indices: bool = False,
-    _random_samples: mt.Tensor | None = None,
-) -> tuple[mt.Tensor, mt.Tensor]:
+    _random_samples: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
     """Return the largest elements of windows that begin at random places in images, and where they lie."""
     return _fractional(2, input, kernel_size, output_size, output_ratio, _random_samples)
 
 
 @autocast("float32", "")
 def fractional_max_pool3d_with_indices(
-    input: mt.Tensor,
+    input: Tensor,
     kernel_size: int | Sequence[int],
     output_size: int | Sequence[int] | None = None,
     output_ratio: Any = None,
     return_indices: bool = False,
-    _random_samples: mt.Tensor | None = None,
-) -> tuple[mt.Tensor, mt.Tensor]:
+    _random_samples: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
     """Return the largest elements of windows that begin at random places in volumes, and where they lie."""
     return _fractional(3, input, kernel_size, output_size, output_ratio, _random_samples)
 
 
 @autocast("float32", "")
 def fractional_max_pool2d(
-    input: mt.Tensor,
+    input: Tensor,
     kernel_size: int | Sequence[int],
     output_size: int | Sequence[int] | None = None,
     output_ratio: Any = None,
     return_indices: bool = False,
-    _random_samples: mt.Tensor | None = None,
+    _random_samples: Tensor | None = None,
 ) -> Any:
     """Return the largest elements of windows that begin at random places in images.
 
@@ -245,12 +246,12 @@ def fractional_max_pool2d(
 
 @autocast("float32", "")
 def fractional_max_pool3d(
-    input: mt.Tensor,
+    input: Tensor,
     kernel_size: int | Sequence[int],
     output_size: int | Sequence[int] | None = None,
     output_ratio: Any = None,
     return_indices: bool = False,
-    _random_samples: mt.Tensor | None = None,
+    _random_samples: Tensor | None = None,
 ) -> Any:
     """Return the largest elements of windows that begin at random places in volumes, as the one for images."""
     pair = _fractional(3, input, kernel_size, output_size, output_ratio, _random_samples)

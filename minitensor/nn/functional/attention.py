@@ -6,8 +6,9 @@ import math
 import warnings
 from typing import Any
 
-import minitensor as mt
-from minitensor import _C
+from minitensor import _C, _functions
+from minitensor._C import Tensor
+from minitensor._functions import broadcast_shapes, cat, full, matmul, softmax, where
 from minitensor._warning import users_level
 from minitensor.composite.registry import autocast
 from minitensor.ops import ROWS
@@ -18,7 +19,7 @@ __all__ = ["multi_head_attention_forward", "scaled_dot_product_attention"]
 _attention = ROWS["attention"].call
 
 
-def _check(query: mt.Tensor, key: mt.Tensor, value: mt.Tensor, mask: Any) -> None:
+def _check(query: Tensor, key: Tensor, value: Tensor, mask: Any) -> None:
     if not query.dtype == key.dtype == value.dtype:
         raise RuntimeError(
             f"Expected query, key, and value to have the same dtype, but got query.dtype: {query.dtype} key.dtype: "
@@ -29,7 +30,7 @@ def _check(query: mt.Tensor, key: mt.Tensor, value: mt.Tensor, mask: Any) -> Non
             f"Expected query, key, and value to all be  at least 2 dimensional, but got query.dim: {query.dim()} "
             f"key.dim: {key.dim()} and value.dim: {value.dim()} instead."
         )
-    if mask is not None and mask.dtype != mt.bool and mask.dtype != query.dtype:
+    if mask is not None and mask.dtype != _C.bool and mask.dtype != query.dtype:
         raise RuntimeError(
             f"Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: "
             f"{mask.dtype} and  query.dtype: {query.dtype} instead."
@@ -38,15 +39,15 @@ def _check(query: mt.Tensor, key: mt.Tensor, value: mt.Tensor, mask: Any) -> Non
 
 @autocast("lower", "lower")
 def scaled_dot_product_attention(
-    query: mt.Tensor,
-    key: mt.Tensor,
-    value: mt.Tensor,
-    attn_mask: mt.Tensor | None = None,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
     dropout_p: float = 0.0,
     is_causal: bool = False,
     scale: float | None = None,
     enable_gqa: bool = False,
-) -> mt.Tensor:
+) -> Tensor:
     """Return ``softmax(query @ key.mT * scale + mask) @ value``, for ``[..., L, E]``, ``[..., S, E]``, ``[..., S, V]``.
 
     ``scale`` is ``1 / sqrt(E)`` by default. A mask of bools says which keys a query sees, one of numbers is added;
@@ -63,13 +64,13 @@ def scaled_dot_product_attention(
     if scale is None:
         scale = 1.0 / math.sqrt(query.shape[-1]) if query.shape[-1] else 1.0
     mask = attn_mask
-    if mask is not None and mask.dtype == mt.bool:
-        mask = mt.where(mask, 0.0, mt.full((), float("-inf"), dtype=query.dtype))
+    if mask is not None and mask.dtype == _C.bool:
+        mask = where(mask, 0.0, full((), float("-inf"), dtype=query.dtype))
     if dropout_p > 0.0 or (mask is not None and (mask.requires_grad or _C.is_recorded(mask))):
-        return mt.matmul(_weights(query, key, mask, dropout_p, is_causal, scale), value)
+        return matmul(_weights(query, key, mask, dropout_p, is_causal, scale), value)
     lead = tuple(query.shape[:-2])
     if not tuple(key.shape[:-2]) == tuple(value.shape[:-2]) == lead:
-        lead = tuple(mt.broadcast_shapes(lead, key.shape[:-2], value.shape[:-2]))
+        lead = tuple(broadcast_shapes(lead, key.shape[:-2], value.shape[:-2]))
         query, key, value = (t.expand((*lead, *t.shape[-2:])) for t in (query, key, value))
     batch = 1
     for n in lead:
@@ -82,15 +83,15 @@ def scaled_dot_product_attention(
 
 
 def _weights(
-    query: mt.Tensor, key: mt.Tensor, mask: mt.Tensor | None, dropout_p: float, is_causal: bool, scale: float
-) -> mt.Tensor:
+    query: Tensor, key: Tensor, mask: Tensor | None, dropout_p: float, is_causal: bool, scale: float
+) -> Tensor:
     from minitensor.nn.functional.dropout import dropout
 
-    weights: mt.Tensor = attention_weights(attention_scores(query, key, mask, scale, is_causal))
+    weights: Tensor = attention_weights(attention_scores(query, key, mask, scale, is_causal))
     return dropout(weights, dropout_p) if dropout_p > 0.0 else weights
 
 
-def _spread_heads(t: mt.Tensor, times: int) -> mt.Tensor:
+def _spread_heads(t: Tensor, times: int) -> Tensor:
     if times == 1:
         return t
     *lead, heads, length, width = t.shape
@@ -98,25 +99,23 @@ def _spread_heads(t: mt.Tensor, times: int) -> mt.Tensor:
     return spread.reshape((*lead, heads * times, length, width))
 
 
-def _canonical_mask(mask: mt.Tensor | None, name: str, dtype: Any, other: mt.Tensor | None = None) -> mt.Tensor | None:
+def _canonical_mask(mask: Tensor | None, name: str, dtype: Any, other: Tensor | None = None) -> Tensor | None:
     """Return a mask of numbers; True hides."""
     if mask is None:
         return None
-    if mask.dtype != mt.bool and not mask.is_floating_point():
+    if mask.dtype != _C.bool and not mask.is_floating_point():
         raise AssertionError(f"only bool and floating types of {name} are supported")
     if other is not None and other.dtype != mask.dtype:
         warnings.warn(
             f"Support for mismatched {name} and key_padding_mask is deprecated. Use same type for both instead.",
             stacklevel=users_level(),
         )
-    if mask.dtype == mt.bool:
-        return mt.where(mask, float("-inf"), mt.zeros((), dtype=dtype))
+    if mask.dtype == _C.bool:
+        return where(mask, float("-inf"), _functions.zeros((), dtype=dtype))
     return mask
 
 
-def _shape_check(
-    query: mt.Tensor, key: mt.Tensor, value: mt.Tensor, key_padding_mask: Any, attn_mask: Any, heads: int
-) -> bool:
+def _shape_check(query: Tensor, key: Tensor, value: Tensor, key_padding_mask: Any, attn_mask: Any, heads: int) -> bool:
     """Return whether there is a batch; throws for shapes that do not fit together."""
     batched: bool = query.dim() == 3
     if not batched and query.dim() != 2:
@@ -149,8 +148,8 @@ def _shape_check(
 
 
 def _projected(
-    query: mt.Tensor, key: mt.Tensor, value: mt.Tensor, weight: mt.Tensor, bias: mt.Tensor | None
-) -> tuple[mt.Tensor, mt.Tensor, mt.Tensor]:
+    query: Tensor, key: Tensor, value: Tensor, weight: Tensor, bias: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
     """Return query, key and value times their third of one weight each."""
     from minitensor.nn.functional.products import linear
 
@@ -169,32 +168,32 @@ def _projected(
 
 
 def multi_head_attention_forward(
-    query: mt.Tensor,
-    key: mt.Tensor,
-    value: mt.Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
     embed_dim_to_check: int,
     num_heads: int,
-    in_proj_weight: mt.Tensor | None,
-    in_proj_bias: mt.Tensor | None,
-    bias_k: mt.Tensor | None,
-    bias_v: mt.Tensor | None,
+    in_proj_weight: Tensor | None,
+    in_proj_bias: Tensor | None,
+    bias_k: Tensor | None,
+    bias_v: Tensor | None,
     add_zero_attn: bool,
     dropout_p: float,
-    out_proj_weight: mt.Tensor,
-    out_proj_bias: mt.Tensor | None,
+    out_proj_weight: Tensor,
+    out_proj_bias: Tensor | None,
     training: bool = True,
-    key_padding_mask: mt.Tensor | None = None,
+    key_padding_mask: Tensor | None = None,
     need_weights: bool = True,
-    attn_mask: mt.Tensor | None = None,
+    attn_mask: Tensor | None = None,
     use_separate_proj_weight: bool = False,
-    q_proj_weight: mt.Tensor | None = None,
-    k_proj_weight: mt.Tensor | None = None,
-    v_proj_weight: mt.Tensor | None = None,
-    static_k: mt.Tensor | None = None,
-    static_v: mt.Tensor | None = None,
+    q_proj_weight: Tensor | None = None,
+    k_proj_weight: Tensor | None = None,
+    v_proj_weight: Tensor | None = None,
+    static_k: Tensor | None = None,
+    static_v: Tensor | None = None,
     average_attn_weights: bool = True,
     is_causal: bool = False,
-) -> tuple[mt.Tensor, mt.Tensor | None]:
+) -> tuple[Tensor, Tensor | None]:
     """Return multi-head attention and, if ``need_weights``, its weights, averaged over the heads or one for each.
 
     ``query`` is ``[L, N, E]`` or ``[L, E]``, ``key`` and ``value`` ``[S, N, ...]`` or ``[S, ...]``. Vaswani and others,
@@ -262,16 +261,16 @@ def multi_head_attention_forward(
     if bias_k is not None and bias_v is not None:
         if static_k is not None or static_v is not None:
             raise AssertionError("bias cannot be added to static key or static value.")
-        k = mt.cat([k, bias_k.expand((1, count, bias_k.shape[-1]))])
-        v = mt.cat([v, bias_v.expand((1, count, bias_v.shape[-1]))])
+        k = cat([k, bias_k.expand((1, count, bias_k.shape[-1]))])
+        v = cat([v, bias_v.expand((1, count, bias_v.shape[-1]))])
         attn_mask, key_padding_mask = _one_more(attn_mask), _one_more(key_padding_mask)
 
     q = q.reshape((length, count * num_heads, depth)).transpose(0, 1)
     k = static_k if static_k is not None else k.reshape((k.shape[0], count * num_heads, depth)).transpose(0, 1)
     v = static_v if static_v is not None else v.reshape((v.shape[0], count * num_heads, depth)).transpose(0, 1)
     if add_zero_attn:
-        zeros = mt.zeros(count * num_heads, 1, depth, dtype=k.dtype, device=k.device)
-        k, v = mt.cat([k, zeros], 1), mt.cat([v, zeros], 1)
+        zeros = _functions.zeros(count * num_heads, 1, depth, dtype=k.dtype, device=k.device)
+        k, v = cat([k, zeros], 1), cat([v, zeros], 1)
         attn_mask, key_padding_mask = _one_more(attn_mask), _one_more(key_padding_mask)
     source = k.shape[1]
     if key_padding_mask is not None:
@@ -288,9 +287,9 @@ def multi_head_attention_forward(
     scale = 1.0 / math.sqrt(depth)
     if need_weights:
         scores = attention_scores(q, k, attn_mask, scale, False)
-        weights = mt.softmax(scores, -1)
+        weights = softmax(scores, -1)
         used = dropout(weights, dropout_p) if dropout_p > 0.0 else weights
-        result = mt.matmul(used, v)
+        result = matmul(used, v)
     else:
         result = scaled_dot_product_attention(q, k, v, attn_mask, dropout_p)
     result = result.transpose(0, 1).reshape((length * count, width))
@@ -305,8 +304,8 @@ def multi_head_attention_forward(
     return result, weights if batched else weights.squeeze(0)
 
 
-def _one_more(mask: mt.Tensor | None) -> mt.Tensor | None:
+def _one_more(mask: Tensor | None) -> Tensor | None:
     """Return a mask for one key more, which is not hidden."""
     if mask is None:
         return None
-    return mt.cat([mask, mt.zeros(*mask.shape[:-1], 1, dtype=mask.dtype, device=mask.device)], -1)
+    return cat([mask, _functions.zeros(*mask.shape[:-1], 1, dtype=mask.dtype, device=mask.device)], -1)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import minitensor as mt
+from minitensor import _C, _functions
+from minitensor._C import bfloat16, float16, float32
+from minitensor._functions import imag, real
 from minitensor.composite import composite
 from minitensor.composite.padding import pad
 from minitensor.composite.registry import autocast, shortcut
@@ -25,14 +27,14 @@ __all__ = [
     "unfold",
 ]
 
-Tensor = mt.Tensor
+Tensor = _C.Tensor
 _forward = ROWS["convolution"].call
 _backward_input = ROWS["convolution_backward_input"].call
 _im2col = ROWS["im2col"].call
 _col2im = ROWS["col2im"].call
 
 
-def _check(input: mt.Tensor, weight: mt.Tensor, rank: int, what: str) -> None:
+def _check(input: _C.Tensor, weight: _C.Tensor, rank: int, what: str) -> None:
     if not (isinstance(input, Tensor) and isinstance(weight, Tensor)):
         name, t = ("weight", weight) if isinstance(input, Tensor) else ("input", input)
         raise TypeError(f"{what}(): argument '{name}' must be Tensor, not {type(t).__name__}")
@@ -42,7 +44,7 @@ def _check(input: mt.Tensor, weight: mt.Tensor, rank: int, what: str) -> None:
         )
 
 
-def _same(input: mt.Tensor, weight: mt.Tensor, stride: tuple[int, ...], dilation: tuple[int, ...]) -> Any:
+def _same(input: _C.Tensor, weight: _C.Tensor, stride: tuple[int, ...], dilation: tuple[int, ...]) -> Any:
     """Return the padding that keeps the sizes, and the input with what of it is needed on one side only."""
     if any(s != 1 for s in stride):
         raise RuntimeError("padding='same' is not supported for strided convolutions")
@@ -54,8 +56,8 @@ def _same(input: mt.Tensor, weight: mt.Tensor, stride: tuple[int, ...], dilation
 
 
 def _convolve(
-    rank: int, input: mt.Tensor, weight: mt.Tensor, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int
-) -> mt.Tensor:
+    rank: int, input: _C.Tensor, weight: _C.Tensor, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int
+) -> _C.Tensor:
     if (
         type(stride) is type(padding) is type(dilation) is int
         and isinstance(input, Tensor)
@@ -85,27 +87,27 @@ def _convolve(
     return result if batched else result.squeeze(0)
 
 
-def _by_parts(convolve: Callable[[mt.Tensor, mt.Tensor], mt.Tensor], input: mt.Tensor, weight: mt.Tensor) -> mt.Tensor:
+def _by_parts(convolve: Callable[[_C.Tensor, _C.Tensor], _C.Tensor], input: _C.Tensor, weight: _C.Tensor) -> _C.Tensor:
     """Return a convolution of complex numbers, which is bilinear, as three of real ones."""
     if weight.dtype != input.dtype:
         raise RuntimeError(f"Input type ({input.dtype}) and weight type ({weight.dtype}) should be the same")
-    a, b, c, d = mt.real(input), mt.imag(input), mt.real(weight), mt.imag(weight)
+    a, b, c, d = real(input), imag(input), real(weight), imag(weight)
     first, second = convolve(a, c), convolve(b, d)
-    return mt.complex(first - second, convolve(a + b, c + d) - first - second)
+    return _functions.complex(first - second, convolve(a + b, c + d) - first - second)
 
 
 @composite(method=False)
 @shortcut("33?~1wwwi", _forward, after=(None, 1, 0, 1, 1))
 @autocast("lower", "lower")
 def conv1d(
-    input: mt.Tensor,
-    weight: mt.Tensor,
-    bias: mt.Tensor | None = None,
+    input: _C.Tensor,
+    weight: _C.Tensor,
+    bias: _C.Tensor | None = None,
     stride: int | Sequence[int] = 1,
     padding: int | Sequence[int] | str = 0,
     dilation: int | Sequence[int] = 1,
     groups: int = 1,
-) -> mt.Tensor:
+) -> _C.Tensor:
     """Return the cross-correlation of signals ``[N, C, L]`` or ``[C, L]`` with filters ``[O, C / groups, K]``.
 
     ``padding`` may be "valid", which is none, or "same", for a result of the input's length; that needs a stride of 1.
@@ -117,14 +119,14 @@ def conv1d(
 @shortcut("44?~1wwwi", _forward, after=(None, 1, 0, 1, 1))
 @autocast("lower", "lower")
 def conv2d(
-    input: mt.Tensor,
-    weight: mt.Tensor,
-    bias: mt.Tensor | None = None,
+    input: _C.Tensor,
+    weight: _C.Tensor,
+    bias: _C.Tensor | None = None,
     stride: int | Sequence[int] = 1,
     padding: int | Sequence[int] | str = 0,
     dilation: int | Sequence[int] = 1,
     groups: int = 1,
-) -> mt.Tensor:
+) -> _C.Tensor:
     """Return the cross-correlation of images ``[N, C, H, W]`` with filters ``[O, C / groups, kH, kW]``.
 
     As :func:`conv1d`.
@@ -136,14 +138,14 @@ def conv2d(
 @shortcut("55?~1wwwi", _forward, after=(None, 1, 0, 1, 1))
 @autocast("lower", "lower")
 def conv3d(
-    input: mt.Tensor,
-    weight: mt.Tensor,
-    bias: mt.Tensor | None = None,
+    input: _C.Tensor,
+    weight: _C.Tensor,
+    bias: _C.Tensor | None = None,
     stride: int | Sequence[int] = 1,
     padding: int | Sequence[int] | str = 0,
     dilation: int | Sequence[int] = 1,
     groups: int = 1,
-) -> mt.Tensor:
+) -> _C.Tensor:
     """Return the cross-correlation of volumes ``[N, C, D, H, W]`` with filters ``[O, C / groups, kD, kH, kW]``.
 
     As :func:`conv1d`.
@@ -151,29 +153,29 @@ def conv3d(
     return _convolve(3, input, weight, bias, stride, padding, dilation, groups)
 
 
-def _backwards(input: mt.Tensor, weight: mt.Tensor, *more: Any) -> mt.Tensor:
+def _backwards(input: _C.Tensor, weight: _C.Tensor, *more: Any) -> _C.Tensor:
     if input.is_complex():
         return _by_parts(lambda x, w: _backward_input(x, w, *more), input, weight)
-    result: mt.Tensor = _backward_input(input, weight, *more)
+    result: _C.Tensor = _backward_input(input, weight, *more)
     return result
 
 
 def _transposed(
     rank: int,
-    input: mt.Tensor,
-    weight: mt.Tensor,
-    bias: mt.Tensor | None,
+    input: _C.Tensor,
+    weight: _C.Tensor,
+    bias: _C.Tensor | None,
     stride: Any,
     padding: Any,
     output_padding: Any,
     groups: int,
     dilation: Any,
     what: str,
-) -> mt.Tensor:
+) -> _C.Tensor:
     _check(input, weight, rank, what)
-    if bias is not None and input.dtype in (mt.float16, mt.bfloat16) and bias.dtype == weight.dtype == input.dtype:
+    if bias is not None and input.dtype in (float16, bfloat16) and bias.dtype == weight.dtype == input.dtype:
         # Rounded once, after the bias.
-        x, w, b = (t.to(mt.float32) for t in (input, weight, bias))
+        x, w, b = (t.to(float32) for t in (input, weight, bias))
         result = _transposed(rank, x, w, b, stride, padding, output_padding, groups, dilation, what)
         return result.to(input.dtype)
     batch, batched = spatial(input, rank, what)
@@ -236,15 +238,15 @@ def _transposed(
 @composite(method=False)
 @autocast("lower", "lower")
 def conv_transpose1d(
-    input: mt.Tensor,
-    weight: mt.Tensor,
-    bias: mt.Tensor | None = None,
+    input: _C.Tensor,
+    weight: _C.Tensor,
+    bias: _C.Tensor | None = None,
     stride: int | Sequence[int] = 1,
     padding: int | Sequence[int] = 0,
     output_padding: int | Sequence[int] = 0,
     groups: int = 1,
     dilation: int | Sequence[int] = 1,
-) -> mt.Tensor:
+) -> _C.Tensor:
     """Return the transposed convolution of signals ``[N, C, L]`` with filters ``[C, O / groups, K]``.
 
     It is the gradient of :func:`conv1d` with respect to its input; ``output_padding`` chooses among the lengths that
@@ -256,15 +258,15 @@ def conv_transpose1d(
 @composite(method=False)
 @autocast("lower", "lower")
 def conv_transpose2d(
-    input: mt.Tensor,
-    weight: mt.Tensor,
-    bias: mt.Tensor | None = None,
+    input: _C.Tensor,
+    weight: _C.Tensor,
+    bias: _C.Tensor | None = None,
     stride: int | Sequence[int] = 1,
     padding: int | Sequence[int] = 0,
     output_padding: int | Sequence[int] = 0,
     groups: int = 1,
     dilation: int | Sequence[int] = 1,
-) -> mt.Tensor:
+) -> _C.Tensor:
     """Return the transposed convolution of images ``[N, C, H, W]`` with filters ``[C, O / groups, kH, kW]``."""
     return _transposed(2, input, weight, bias, stride, padding, output_padding, groups, dilation, "conv_transpose2d")
 
@@ -272,15 +274,15 @@ def conv_transpose2d(
 @composite(method=False)
 @autocast("lower", "lower")
 def conv_transpose3d(
-    input: mt.Tensor,
-    weight: mt.Tensor,
-    bias: mt.Tensor | None = None,
+    input: _C.Tensor,
+    weight: _C.Tensor,
+    bias: _C.Tensor | None = None,
     stride: int | Sequence[int] = 1,
     padding: int | Sequence[int] = 0,
     output_padding: int | Sequence[int] = 0,
     groups: int = 1,
     dilation: int | Sequence[int] = 1,
-) -> mt.Tensor:
+) -> _C.Tensor:
     """Return the transposed convolution of volumes ``[N, C, D, H, W]`` with filters ``[C, O / groups, kD, kH, kW]``."""
     return _transposed(3, input, weight, bias, stride, padding, output_padding, groups, dilation, "conv_transpose3d")
 
@@ -288,16 +290,16 @@ def conv_transpose3d(
 @composite(method=False)
 @autocast("lower", "lower")
 def convolution(
-    input: mt.Tensor,
-    weight: mt.Tensor,
-    bias: mt.Tensor | None,
+    input: _C.Tensor,
+    weight: _C.Tensor,
+    bias: _C.Tensor | None,
     stride: Sequence[int],
     padding: Sequence[int],
     dilation: Sequence[int],
     transposed: bool,
     output_padding: Sequence[int],
     groups: int,
-) -> mt.Tensor:
+) -> _C.Tensor:
     """Return a convolution or a transposed one, for one to three spatial dimensions."""
     rank = weight.dim() - 2
     if transposed:
@@ -309,7 +311,7 @@ def convolution(
 
 @composite(method=False)
 @autocast("lower", "lower")
-def conv_tbc(input: mt.Tensor, weight: mt.Tensor, bias: mt.Tensor, pad: int = 0) -> mt.Tensor:
+def conv_tbc(input: _C.Tensor, weight: _C.Tensor, bias: _C.Tensor, pad: int = 0) -> _C.Tensor:
     """Return the convolution of sequences ``[T, N, C]`` with filters ``[K, C, O]``, as ``[T', N, O]``."""
     if input.dim() != 3:
         raise RuntimeError("Input must have 3 dims: time, batch, in_channel")
@@ -323,22 +325,22 @@ def conv_tbc(input: mt.Tensor, weight: mt.Tensor, bias: mt.Tensor, pad: int = 0)
     return result.permute(2, 0, 1).contiguous()
 
 
-def _moved(move: Callable[[mt.Tensor], mt.Tensor], input: mt.Tensor) -> mt.Tensor:
+def _moved(move: Callable[[_C.Tensor], _C.Tensor], input: _C.Tensor) -> _C.Tensor:
     """Return what `move`, which takes real numbers, makes of numbers of any kind."""
     if input.is_complex():
-        return mt.complex(move(mt.real(input)), move(mt.imag(input)))
-    if input.dtype == mt.bool:
-        return move(input.to(mt.float32)).to(mt.bool)
+        return _functions.complex(move(real(input)), move(imag(input)))
+    if input.dtype == _C.bool:
+        return move(input.to(float32)).to(_C.bool)
     return move(input)
 
 
 def unfold(
-    input: mt.Tensor,
+    input: _C.Tensor,
     kernel_size: int | Sequence[int],
     dilation: int | Sequence[int] = 1,
     padding: int | Sequence[int] = 0,
     stride: int | Sequence[int] = 1,
-) -> mt.Tensor:
+) -> _C.Tensor:
     """Return the patches of images ``[N, C, H, W]`` or ``[C, H, W]`` as columns ``[N, C * kH * kW, L]``."""
     kernel, spread, edges, steps = _window(kernel_size, dilation, padding, stride, "unfold")
     if input.dim() not in (3, 4) or 0 in input.shape[-3:]:
@@ -362,13 +364,13 @@ def unfold(
 
 
 def fold(
-    input: mt.Tensor,
+    input: _C.Tensor,
     output_size: int | Sequence[int],
     kernel_size: int | Sequence[int],
     dilation: int | Sequence[int] = 1,
     padding: int | Sequence[int] = 0,
     stride: int | Sequence[int] = 1,
-) -> mt.Tensor:
+) -> _C.Tensor:
     """Return images in which columns ``[N, C * kH * kW, L]``, as of :func:`unfold`, are added up where they lie."""
     size = ntuple(output_size, 2, "output_size", "fold")
     kernel, spread, edges, steps = _window(kernel_size, dilation, padding, stride, "fold")

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import minitensor as mt
+from minitensor import _C
+from minitensor._C import Tensor, int64
+from minitensor._functions import tensor, where
 from minitensor.composite import composite
 from minitensor.composite.registry import autocast
 from minitensor.nn.functional.arguments import REDUCTIONS
@@ -17,25 +19,25 @@ __all__ = ["ctc_loss"]
 _loss = ROWS["_ctc_loss"].call
 
 
-def _lengths(value: Any, name: str) -> mt.Tensor:
+def _lengths(value: Any, name: str) -> Tensor:
     """Return lengths as a vector of int64."""
-    if not isinstance(value, mt.Tensor):
-        value = mt.tensor([int(n) for n in value] if isinstance(value, Sequence) else [int(value)], dtype=mt.int64)
-    if value.is_floating_point() or value.is_complex() or value.dtype == mt.bool:
+    if not isinstance(value, Tensor):
+        value = tensor([int(n) for n in value] if isinstance(value, Sequence) else [int(value)], dtype=int64)
+    if value.is_floating_point() or value.is_complex() or value.dtype == _C.bool:
         raise RuntimeError(f"{name} must be integral")
-    return value.to(mt.int64).reshape(-1)
+    return value.to(int64).reshape(-1)
 
 
 @autocast("float32", "")
 def ctc_loss(
-    log_probs: mt.Tensor,
-    targets: mt.Tensor,
-    input_lengths: mt.Tensor | Sequence[int],
-    target_lengths: mt.Tensor | Sequence[int],
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Tensor | Sequence[int],
+    target_lengths: Tensor | Sequence[int],
     blank: int = 0,
     reduction: str = "mean",
     zero_infinity: bool = False,
-) -> mt.Tensor:
+) -> Tensor:
     """Return the negative log-likelihood of target sequences, summed over their alignments with the inputs.
 
     ``log_probs`` is ``[T, N, classes]`` or ``[T, classes]``; ``targets`` is ``[N, S]``, or all targets one after the
@@ -53,16 +55,16 @@ def ctc_loss(
         )
     batched = log_probs.dim() == 3
     counts = _lengths(target_lengths, "target_lengths")
-    losses: mt.Tensor = _loss(
+    losses: Tensor = _loss(
         log_probs if batched else log_probs.unsqueeze(1),
-        targets.to(mt.int64),
+        targets.to(int64),
         _lengths(input_lengths, "input_lengths"),
         counts,
         blank,
         zero_infinity,
     )
     if zero_infinity:
-        losses = mt.where(losses == float("inf"), 0.0, losses)
+        losses = where(losses == float("inf"), 0.0, losses)
     if reduction == "mean":
         return (losses / counts.clamp(min=1)).mean()
     if reduction == "sum":
@@ -73,13 +75,13 @@ def ctc_loss(
 @composite(method=False, name="ctc_loss")
 @autocast("float32", "")
 def _torch_ctc(
-    log_probs: mt.Tensor,
-    targets: mt.Tensor,
-    input_lengths: mt.Tensor | Sequence[int],
-    target_lengths: mt.Tensor | Sequence[int],
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Tensor | Sequence[int],
+    target_lengths: Tensor | Sequence[int],
     blank: int = 0,
     reduction: int = 1,
     zero_infinity: bool = False,
-) -> mt.Tensor:
+) -> Tensor:
     """Return the CTC loss. ``reduction`` is 0 for none, 1 for the mean, 2 for the sum."""
     return ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, REDUCTIONS[reduction], zero_infinity)

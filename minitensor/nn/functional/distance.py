@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import minitensor as mt
 from minitensor import _C
+from minitensor._C import Tensor
+from minitensor._functions import broadcast_shapes, sub, where
 from minitensor.composite import composite
 from minitensor.composite.distance import pdist
 from minitensor.composite.registry import autocast
@@ -13,7 +14,7 @@ from minitensor.composite.registry import autocast
 __all__ = ["cosine_similarity", "pairwise_distance", "pdist"]
 
 
-def vector_norm(x: mt.Tensor, p: float, dim: int | Sequence[int], keepdim: bool = False) -> mt.Tensor:
+def vector_norm(x: Tensor, p: float, dim: int | Sequence[int], keepdim: bool = False) -> Tensor:
     """Return the ``p``-norm along ``dim``. Its gradient at zero is zero."""
     if x.is_complex():
         x = x.abs()
@@ -28,17 +29,17 @@ def vector_norm(x: mt.Tensor, p: float, dim: int | Sequence[int], keepdim: bool 
     total = (x * x if p == 2 else x.abs().pow(p)).sum(dim, keepdim)
     if not _C.is_recorded(x):
         return total.sqrt() if p == 2 else total.pow(1.0 / p)
-    safe = mt.where(total == 0, 1.0, total)
-    return mt.where(total == 0, 0.0, safe.sqrt() if p == 2 else safe.pow(1.0 / p))
+    safe = where(total == 0, 1.0, total)
+    return where(total == 0, 0.0, safe.sqrt() if p == 2 else safe.pow(1.0 / p))
 
 
 @composite(method=False)
 @autocast("", "float32")
-def cosine_similarity(x1: mt.Tensor, x2: mt.Tensor, dim: int = 1, eps: float = 1e-08) -> mt.Tensor:
+def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08) -> Tensor:
     """Return the cosine of the angle between vectors along ``dim``; norms count as ``eps`` at least."""
     if not x1.is_floating_point() or not x2.is_floating_point():
         raise RuntimeError("expected common dtype to be floating point, yet common dtype is " + str(x1.dtype))
-    shape = mt.broadcast_shapes(x1.shape, x2.shape)
+    shape = broadcast_shapes(x1.shape, x2.shape)
     x1, x2 = x1.expand(tuple(shape)), x2.expand(tuple(shape))
     n1 = vector_norm(x1, 2, dim, True).clamp(min=eps)
     n2 = vector_norm(x2, 2, dim, True).clamp(min=eps)
@@ -46,13 +47,11 @@ def cosine_similarity(x1: mt.Tensor, x2: mt.Tensor, dim: int = 1, eps: float = 1
 
 
 @composite(method=False)
-def pairwise_distance(
-    x1: mt.Tensor, x2: mt.Tensor, p: float = 2.0, eps: float = 1e-06, keepdim: bool = False
-) -> mt.Tensor:
+def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-06, keepdim: bool = False) -> Tensor:
     """Return the ``p``-norm of ``x1 - x2 + eps`` along the last dimension."""
     for place, (name, x) in enumerate((("x1", x1), ("x2", x2)), 1):
-        if not isinstance(x, mt.Tensor):
+        if not isinstance(x, Tensor):
             raise TypeError(
                 f"pairwise_distance(): argument '{name}' (position {place}) must be Tensor, not {type(x).__name__}"
             )
-    return vector_norm(mt.sub(x1, x2) + eps, p, -1, keepdim)
+    return vector_norm(sub(x1, x2) + eps, p, -1, keepdim)

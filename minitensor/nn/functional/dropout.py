@@ -6,8 +6,9 @@ import math
 import warnings
 from typing import Any
 
-import minitensor as mt
 from minitensor import _C
+from minitensor._C import Tensor, float32, float64
+from minitensor._functions import rand
 from minitensor._warning import users_level
 from minitensor.composite import composite
 from minitensor.composite import random_torch as torch_
@@ -24,21 +25,21 @@ def _check(p: float) -> None:
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
 
 
-def _stored(input: mt.Tensor, result: mt.Tensor, inplace: bool) -> mt.Tensor:
+def _stored(input: Tensor, result: Tensor, inplace: bool) -> Tensor:
     return input.copy_(result) if inplace else result
 
 
-def _kept(input: mt.Tensor, p: float, channels: bool) -> mt.Tensor:
+def _kept(input: Tensor, p: float, channels: bool) -> Tensor:
     """Return 1 where an element, or a channel, stays, with probability ``1 - p``."""
     shape = tuple(input.shape)
     if channels:
         shape = (*shape[:2], *(1 for _ in shape[2:]))
     dtype = input.dtype
-    wide = mt.float64 if dtype is mt.float64 else mt.float32
-    return (mt.rand(shape, dtype=wide, device=input.device) >= p).to(dtype)
+    wide = float64 if dtype is float64 else float32
+    return (rand(shape, dtype=wide, device=input.device) >= p).to(dtype)
 
 
-def _dropped(input: mt.Tensor, p: float, training: bool, inplace: bool, channels: bool) -> mt.Tensor:
+def _dropped(input: Tensor, p: float, training: bool, inplace: bool, channels: bool) -> Tensor:
     if not training or p == 0.0 or input.numel() == 0:
         return input
     if p == 1.0:
@@ -51,7 +52,7 @@ def _dropped(input: mt.Tensor, p: float, training: bool, inplace: bool, channels
 
 
 @shortcut("T?nbb", _C.dropout, after=(0.5, True, False))
-def dropout(input: mt.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> mt.Tensor:
+def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Return the input with each element zero with probability ``p``, the others divided by ``1 - p``."""
     _check(p)
     if not training:
@@ -60,12 +61,12 @@ def dropout(input: mt.Tensor, p: float = 0.5, training: bool = True, inplace: bo
 
 
 @composite(name="dropout", method=False)
-def _torch_dropout(input: mt.Tensor, p: float, train: bool) -> mt.Tensor:
+def _torch_dropout(input: Tensor, p: float, train: bool) -> Tensor:
     """Return the input with elements zero at random if ``train``. See ``nn.functional.dropout``."""
     return dropout(input, p, train)
 
 
-def _by_channel(rank: int, input: mt.Tensor, p: float, training: bool, inplace: bool, batched_by: int) -> mt.Tensor:
+def _by_channel(rank: int, input: Tensor, p: float, training: bool, inplace: bool, batched_by: int) -> Tensor:
     _check(p)
     if not training:
         return input
@@ -75,7 +76,7 @@ def _by_channel(rank: int, input: mt.Tensor, p: float, training: bool, inplace: 
     return input if inplace else result.squeeze(0)
 
 
-def dropout1d(input: mt.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> mt.Tensor:
+def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Return ``[N, C, L]`` or ``[C, L]`` with each channel zero with probability ``p``, the others over ``1 - p``."""
     _check(p)
     if input.dim() not in (2, 3):
@@ -87,7 +88,7 @@ def dropout1d(input: mt.Tensor, p: float = 0.5, training: bool = True, inplace: 
     return _by_channel(1, input, p, training, inplace, 3)
 
 
-def dropout2d(input: mt.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> mt.Tensor:
+def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Return ``[N, C, H, W]`` with each channel zero with probability ``p``, the others divided by ``1 - p``."""
     _check(p)
     if input.dim() not in (3, 4):
@@ -109,7 +110,7 @@ def dropout2d(input: mt.Tensor, p: float = 0.5, training: bool = True, inplace: 
     return input if not training else _dropped(input, p, training, inplace, input.dim() > 1)
 
 
-def dropout3d(input: mt.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> mt.Tensor:
+def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Return ``[N, C, D, H, W]`` or ``[C, D, H, W]`` with channels zero with probability ``p``."""
     _check(p)
     if input.dim() not in (4, 5):
@@ -123,7 +124,7 @@ def dropout3d(input: mt.Tensor, p: float = 0.5, training: bool = True, inplace: 
     return _by_channel(3, input, p, training, inplace, 5)
 
 
-def _alpha(input: mt.Tensor, p: float, training: bool, inplace: bool, channels: bool) -> mt.Tensor:
+def _alpha(input: Tensor, p: float, training: bool, inplace: bool, channels: bool) -> Tensor:
     _check(p)
     if not training or p == 0.0 or input.numel() == 0:
         return input
@@ -139,23 +140,23 @@ def _alpha(input: mt.Tensor, p: float, training: bool, inplace: bool, channels: 
     return _stored(input, input * (mask * scale) + ((1 - mask) * _ALPHA + p * -_ALPHA) * scale, inplace)
 
 
-def alpha_dropout(input: mt.Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> mt.Tensor:
+def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
     """Return the input with elements at random set to selu's limit, scaled so that mean and variance stay."""
     return _alpha(input, p, training, inplace, False)
 
 
-def feature_alpha_dropout(input: mt.Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> mt.Tensor:
+def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
     """:func:`alpha_dropout` of whole channels of ``[N, C, ...]``."""
     return _alpha(input, p, training, inplace, True)
 
 
 def _offer(name: str, function: Any) -> None:
-    def call(input: mt.Tensor, p: float, train: bool) -> mt.Tensor:
-        result: mt.Tensor = function(input, p, train)
+    def call(input: Tensor, p: float, train: bool) -> Tensor:
+        result: Tensor = function(input, p, train)
         return result
 
-    def call_(input: mt.Tensor, p: float, train: bool) -> mt.Tensor:
-        result: mt.Tensor = function(input, p, train, True)
+    def call_(input: Tensor, p: float, train: bool) -> Tensor:
+        result: Tensor = function(input, p, train, True)
         return result
 
     call.__doc__ = f"Return the input with dropout if ``train``. See ``nn.functional.{name}``."

@@ -7,7 +7,9 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-import minitensor as mt
+from minitensor import _functions
+from minitensor._C import Tensor, int64
+from minitensor._functions import floor, linspace, matmul, ones, stack, where, zeros
 from minitensor._warning import users_level
 from minitensor.composite import composite
 from minitensor.composite.registry import autocast
@@ -20,7 +22,7 @@ _INTERPOLATIONS = ("bilinear", "nearest", "bicubic")
 _PADDINGS = ("zeros", "border", "reflection")
 
 
-def affine_grid(theta: mt.Tensor, size: Sequence[int], align_corners: bool | None = None) -> mt.Tensor:
+def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
     """Return the points ``[N, H, W, 2]`` or ``[N, D, H, W, 3]`` that matrices ``[N, 2, 3]`` or ``[N, 3, 4]`` map to.
 
     ``size`` is that of the images: ``[N, C, H, W]`` or ``[N, C, D, H, W]``. Coordinates go from -1 to 1; with
@@ -56,56 +58,56 @@ def affine_grid(theta: mt.Tensor, size: Sequence[int], align_corners: bool | Non
     for d in reversed(range(rank)):  # x is the last dimension
         n = spatial[d]
         if n == 1:
-            line = mt.zeros(1, dtype=theta.dtype, device=theta.device)
+            line = zeros(1, dtype=theta.dtype, device=theta.device)
         else:
-            line = mt.linspace(-1, 1, n, dtype=theta.dtype, device=theta.device)
+            line = linspace(-1, 1, n, dtype=theta.dtype, device=theta.device)
             if not align_corners:
                 line = line * ((n - 1) / n)
         columns.append(line.reshape([-1 if i == d else 1 for i in range(rank)]).expand(spatial).reshape(-1))
-    columns.append(mt.ones(columns[0].numel(), dtype=theta.dtype, device=theta.device))
-    points = mt.stack(columns, 1)
-    return mt.matmul(points, theta.mT).reshape((size[0], *spatial, rank))
+    columns.append(ones(columns[0].numel(), dtype=theta.dtype, device=theta.device))
+    points = stack(columns, 1)
+    return matmul(points, theta.mT).reshape((size[0], *spatial, rank))
 
 
 @composite(method=False)
-def affine_grid_generator(theta: mt.Tensor, size: Sequence[int], align_corners: bool) -> mt.Tensor:
+def affine_grid_generator(theta: Tensor, size: Sequence[int], align_corners: bool) -> Tensor:
     """Return :func:`nn.functional.affine_grid`."""
     return affine_grid(theta, size, align_corners)
 
 
-def _unnormalized(x: mt.Tensor, size: int, align_corners: bool) -> mt.Tensor:
+def _unnormalized(x: Tensor, size: int, align_corners: bool) -> Tensor:
     return (x + 1) * ((size - 1) / 2) if align_corners else ((x + 1) * size - 1) / 2
 
 
-def _reflected(x: mt.Tensor, low: float, high: float) -> mt.Tensor:
+def _reflected(x: Tensor, low: float, high: float) -> Tensor:
     """Fold the coordinates back between two mirrors."""
     if low == high:
         return x * 0.0
     span = high - low
     distance = (x - low).abs()
-    extra = distance - mt.floor((distance / span).detach()) * span
-    even = mt.floor((distance / span).detach()).remainder(2.0) == 0
-    return mt.where(even, extra + low, high - extra)
+    extra = distance - floor((distance / span).detach()) * span
+    even = floor((distance / span).detach()).remainder(2.0) == 0
+    return where(even, extra + low, high - extra)
 
 
-def _placed(x: mt.Tensor, size: int, padding_mode: str, align_corners: bool) -> mt.Tensor:
+def _placed(x: Tensor, size: int, padding_mode: str, align_corners: bool) -> Tensor:
     """Move coordinates outside into the image, as the padding says."""
     if padding_mode == "reflection":
         x = _reflected(x, 0.0, size - 1.0) if align_corners else _reflected(x, -0.5, size - 0.5)
     if padding_mode != "zeros":
         # Flat at the borders themselves.
-        x = mt.where(x <= 0, 0.0, mt.where(x >= size - 1, float(size - 1), x))
+        x = where(x <= 0, 0.0, where(x >= size - 1, float(size - 1), x))
     return x
 
 
 @autocast("float32", "widest")
 def grid_sample(
-    input: mt.Tensor,
-    grid: mt.Tensor,
+    input: Tensor,
+    grid: Tensor,
     mode: str = "bilinear",
     padding_mode: str = "zeros",
     align_corners: bool | None = None,
-) -> mt.Tensor:
+) -> Tensor:
     """Return images ``[N, C, H, W]`` or volumes at points ``[N, H', W', 2]`` or ``[N, D', H', W', 3]``.
 
     Coordinates from -1 to 1 span the image, x first. ``mode`` is "bilinear", "nearest" or, for images, "bicubic";
@@ -138,8 +140,8 @@ def grid_sample(
         return _bicubic(input, points, padding_mode, align_corners)
     points = [_placed(p, sizes[d], padding_mode, align_corners) for d, p in enumerate(points)]
     if mode == "nearest":
-        return _at(input, [mt.round(p.detach()) for p in points])
-    low = [mt.floor(p.detach()) for p in points]
+        return _at(input, [_functions.round(p.detach()) for p in points])
+    low = [floor(p.detach()) for p in points]
     part = [p - q for p, q in zip(points, low, strict=True)]
     result: Any = None
     for corner in itertools.product((0, 1), repeat=rank):
@@ -152,7 +154,7 @@ def grid_sample(
     return result
 
 
-def _check(input: mt.Tensor, grid: mt.Tensor, mode: str) -> None:
+def _check(input: Tensor, grid: Tensor, mode: str) -> None:
     if input.dim() not in (4, 5) or input.dim() != grid.dim():
         raise RuntimeError(
             f"grid_sampler(): expected {'5D' if input.dim() == 5 else '4D'} input and grid with same number of "
@@ -182,7 +184,7 @@ def _check(input: mt.Tensor, grid: mt.Tensor, mode: str) -> None:
         )
 
 
-def _at(input: mt.Tensor, places: list[mt.Tensor]) -> mt.Tensor:
+def _at(input: Tensor, places: list[Tensor]) -> Tensor:
     """Return the elements at whole coordinates ``[N, ...]`` as ``[N, C, ...]``, zero where those lie outside."""
     sizes = tuple(input.shape[2:])
     inside: Any = None
@@ -190,28 +192,28 @@ def _at(input: mt.Tensor, places: list[mt.Tensor]) -> mt.Tensor:
     for place, size in zip(places, sizes, strict=True):
         here = (place >= 0) & (place <= size - 1)
         inside = here if inside is None else inside & here
-        whole = mt.where(here, place, 0.0).to(mt.int64)
+        whole = where(here, place, 0.0).to(int64)
         index = whole if index is None else index * size + whole
     shape = (input.shape[0], input.shape[1], *index.shape[1:])
     values = _gather(input, index.unsqueeze(1).expand(shape))
-    return mt.where(inside.unsqueeze(1), values, 0.0)
+    return where(inside.unsqueeze(1), values, 0.0)
 
 
-def _cubic_weights(t: mt.Tensor) -> list[mt.Tensor]:
+def _cubic_weights(t: Tensor) -> list[Tensor]:
     """Return the weights of the four elements around, by Keys's kernel with -0.75."""
     a = -0.75
 
-    def near(x: mt.Tensor) -> mt.Tensor:
+    def near(x: Tensor) -> Tensor:
         return ((a + 2) * x - (a + 3)) * x * x + 1
 
-    def far(x: mt.Tensor) -> mt.Tensor:
+    def far(x: Tensor) -> Tensor:
         return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
 
     return [far(t + 1), near(t), near(1 - t), far(2 - t)]
 
 
-def _bicubic(input: mt.Tensor, points: list[mt.Tensor], padding_mode: str, align_corners: bool) -> mt.Tensor:
-    low = [mt.floor(p.detach()) for p in points]
+def _bicubic(input: Tensor, points: list[Tensor], padding_mode: str, align_corners: bool) -> Tensor:
+    low = [floor(p.detach()) for p in points]
     weights = [_cubic_weights(p - q) for p, q in zip(points, low, strict=True)]
     sizes = tuple(input.shape[2:])
     result: Any = None
@@ -231,8 +233,8 @@ def _bicubic(input: mt.Tensor, points: list[mt.Tensor], padding_mode: str, align
 @composite(method=False)
 @autocast("float32", "widest")
 def grid_sampler(
-    input: mt.Tensor, grid: mt.Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
-) -> mt.Tensor:
+    input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> Tensor:
     """Return :func:`nn.functional.grid_sample` with its modes as numbers, in the order in which they stand there."""
     return grid_sample(input, grid, _INTERPOLATIONS[interpolation_mode], _PADDINGS[padding_mode], align_corners)
 
@@ -240,8 +242,8 @@ def grid_sampler(
 @composite(method=False)
 @autocast("float32", "widest")
 def grid_sampler_2d(
-    input: mt.Tensor, grid: mt.Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
-) -> mt.Tensor:
+    input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> Tensor:
     """Return :func:`grid_sampler` of images ``[N, C, H, W]``."""
     return _sampled(2, input, grid, interpolation_mode, padding_mode, align_corners)
 
@@ -249,15 +251,15 @@ def grid_sampler_2d(
 @composite(method=False)
 @autocast("float32", "widest")
 def grid_sampler_3d(
-    input: mt.Tensor, grid: mt.Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
-) -> mt.Tensor:
+    input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> Tensor:
     """Return :func:`grid_sampler` of volumes ``[N, C, D, H, W]``."""
     return _sampled(3, input, grid, interpolation_mode, padding_mode, align_corners)
 
 
 def _sampled(
-    rank: int, input: mt.Tensor, grid: mt.Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
-) -> mt.Tensor:
+    rank: int, input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> Tensor:
     if input.dim() != rank + 2 or grid.dim() != rank + 2:
         raise RuntimeError(
             f"grid_sampler(): expected {rank + 2}D input and grid with same number of dimensions, but got input with "

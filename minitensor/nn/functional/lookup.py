@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-import minitensor as mt
+from minitensor import _C, _functions
+from minitensor._C import Tensor, bfloat16, float16, float32, int64
+from minitensor._functions import arange, cat, full, gather, searchsorted, where
+from minitensor.autograd import no_grad
 from minitensor.composite import composite
 from minitensor.composite.registry import shortcut
 from minitensor.ops import ROWS
@@ -12,16 +15,16 @@ __all__ = ["embedding", "embedding_bag", "one_hot"]
 _embedding = ROWS["embedding"].call
 
 
-def _renormalize(weight: mt.Tensor, indices: mt.Tensor, max_norm: float, norm_type: float) -> None:
+def _renormalize(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> None:
     """Scale down, in place, the rows that are used and whose norm is larger than `max_norm`."""
     from minitensor.nn.functional.distance import vector_norm
 
-    with mt.no_grad():
-        used = mt.zeros(weight.shape[0], dtype=weight.dtype, device=weight.device).index_add(
-            0, indices.reshape(-1), mt.ones(indices.numel(), dtype=weight.dtype, device=weight.device)
+    with no_grad():
+        used = _functions.zeros(weight.shape[0], dtype=weight.dtype, device=weight.device).index_add(
+            0, indices.reshape(-1), _functions.ones(indices.numel(), dtype=weight.dtype, device=weight.device)
         )
         norms = vector_norm(weight, norm_type, 1, keepdim=True)
-        factor = mt.where((norms > max_norm) & (used.unsqueeze(1) > 0), max_norm / (norms + 1e-7), 1.0)
+        factor = where((norms > max_norm) & (used.unsqueeze(1) > 0), max_norm / (norms + 1e-7), 1.0)
         weight.mul_(factor)
 
 
@@ -35,14 +38,14 @@ def _padding(padding_idx: int | None, rows: int) -> int:
 
 @shortcut("T2", _embedding, after=(-1, False), order=(1, 0))
 def embedding(
-    input: mt.Tensor,
-    weight: mt.Tensor,
+    input: Tensor,
+    weight: Tensor,
     padding_idx: int | None = None,
     max_norm: float | None = None,
     norm_type: float = 2.0,
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
-) -> mt.Tensor:
+) -> Tensor:
     """Return the rows of ``weight`` that ``input`` names: ``[..., D]``.
 
     The row ``padding_idx`` gets no gradient. With ``max_norm`` the rows that are used are first scaled down, in place,
@@ -60,10 +63,8 @@ def embedding(
     return _looked_up(weight, input, padding, scale_grad_by_freq, sparse)
 
 
-def _looked_up(
-    weight: mt.Tensor, indices: mt.Tensor, padding: int, scale_grad_by_freq: bool, sparse: bool
-) -> mt.Tensor:
-    if sparse and mt._C.is_recorded(weight):
+def _looked_up(weight: Tensor, indices: Tensor, padding: int, scale_grad_by_freq: bool, sparse: bool) -> Tensor:
+    if sparse and _C.is_recorded(weight):
         from minitensor.sparse import lookups
 
         return lookups.embedding(weight, indices, padding, scale_grad_by_freq)  # type: ignore[no-any-return]
@@ -72,29 +73,29 @@ def _looked_up(
 
 @composite(name="embedding", method=False)
 def _torch_embedding(
-    weight: mt.Tensor,
-    indices: mt.Tensor,
+    weight: Tensor,
+    indices: Tensor,
     padding_idx: int = -1,
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
-) -> mt.Tensor:
+) -> Tensor:
     """Return the rows of ``weight`` that ``indices`` name. See ``nn.functional.embedding``."""
     return _looked_up(weight, indices, padding_idx, scale_grad_by_freq, sparse)
 
 
 def embedding_bag(
-    input: mt.Tensor,
-    weight: mt.Tensor,
-    offsets: mt.Tensor | None = None,
+    input: Tensor,
+    weight: Tensor,
+    offsets: Tensor | None = None,
     max_norm: float | None = None,
     norm_type: float = 2,
     scale_grad_by_freq: bool = False,
     mode: str = "mean",
     sparse: bool = False,
-    per_sample_weights: mt.Tensor | None = None,
+    per_sample_weights: Tensor | None = None,
     include_last_offset: bool = False,
     padding_idx: int | None = None,
-) -> mt.Tensor:
+) -> Tensor:
     """Return for each bag of indices the sum, mean or maximum of the rows that they name.
 
     ``input`` has a bag in each row, or is a vector of which ``offsets`` has the first index of each bag (with
@@ -124,7 +125,7 @@ def embedding_bag(
                 "if input is 2D, then offsets has to be None, as input is treated is a mini-batch of fixed length "
                 f"sequences. However, found offsets of type {type(offsets)}"
             )
-        starts = mt.arange(input.shape[0], device=input.device) * input.shape[1]
+        starts = arange(input.shape[0], device=input.device) * input.shape[1]
         input = input.reshape(-1)
         if per_sample_weights is not None:
             per_sample_weights = per_sample_weights.reshape(-1)
@@ -150,8 +151,8 @@ def embedding_bag(
     factors = per_sample_weights
     if counted is not None:
         factors = counted.to(weight.dtype) if factors is None else factors * counted
-    if weight.dtype in (mt.float16, mt.bfloat16):
-        rows = rows.to(mt.float32)  # rounded once, at the end
+    if weight.dtype in (float16, bfloat16):
+        rows = rows.to(float32)  # rounded once, at the end
     rows = rows if factors is None else rows * factors.unsqueeze(1)
     result = rows.new_zeros((count, weight.shape[1])).index_add(0, bags, rows)
     if mode == "mean":
@@ -159,7 +160,7 @@ def embedding_bag(
     return result.to(weight.dtype)
 
 
-def _in_bags(indices: mt.Tensor, weights: mt.Tensor | None, offsets: mt.Tensor) -> tuple[mt.Tensor, mt.Tensor | None]:
+def _in_bags(indices: Tensor, weights: Tensor | None, offsets: Tensor) -> tuple[Tensor, Tensor | None]:
     """Drop what is behind the end of the last bag."""
     end = int(offsets[-1].item()) if offsets.numel() else 0
     if not 0 <= end < indices.numel():
@@ -167,8 +168,8 @@ def _in_bags(indices: mt.Tensor, weights: mt.Tensor | None, offsets: mt.Tensor) 
     return indices[:end], None if weights is None else weights[:end]
 
 
-def _bag_starts(offsets: mt.Tensor, count: int, include_last_offset: bool) -> mt.Tensor:
-    starts = offsets.to(mt.int64)
+def _bag_starts(offsets: Tensor, count: int, include_last_offset: bool) -> Tensor:
+    starts = offsets.to(int64)
     if starts.numel():
         first, last = (int(n) for n in (starts[0].item(), starts[-1].item()))
         if first != 0:
@@ -188,47 +189,47 @@ def _bag_starts(offsets: mt.Tensor, count: int, include_last_offset: bool) -> mt
     return starts[:-1] if include_last_offset else starts
 
 
-def _bag_of_each(starts: mt.Tensor, count: int) -> mt.Tensor:
+def _bag_of_each(starts: Tensor, count: int) -> Tensor:
     """Return the bag of each index: the last that begins at it or before."""
-    return mt.searchsorted(starts, mt.arange(count, device=starts.device), right=True) - 1
+    return searchsorted(starts, arange(count, device=starts.device), right=True) - 1
 
 
-def _bag_sizes(bags: mt.Tensor, count: int, counted: mt.Tensor | None) -> mt.Tensor:
-    ones = mt.ones(bags.numel(), dtype=mt.int64, device=bags.device) if counted is None else counted.to(mt.int64)
-    return mt.zeros(count, dtype=mt.int64, device=bags.device).index_add(0, bags, ones)
+def _bag_sizes(bags: Tensor, count: int, counted: Tensor | None) -> Tensor:
+    ones = _functions.ones(bags.numel(), dtype=int64, device=bags.device) if counted is None else counted.to(int64)
+    return _functions.zeros(count, dtype=int64, device=bags.device).index_add(0, bags, ones)
 
 
-def _bag_maximum(rows: mt.Tensor, starts: mt.Tensor, counted: mt.Tensor | None) -> tuple[mt.Tensor, mt.Tensor]:
+def _bag_maximum(rows: Tensor, starts: Tensor, counted: Tensor | None) -> tuple[Tensor, Tensor]:
     """Return the largest elements of each bag's rows, and in which row they are; zeros for a bag of none."""
     count, total = starts.numel(), rows.shape[0]
     if count == 0 or total == 0:
         nothing = rows.new_zeros((count, rows.shape[1])) + rows.sum() * 0
-        return nothing, mt.zeros(count, rows.shape[1], dtype=mt.int64, device=rows.device)
-    ends = mt.cat([starts[1:], mt.full((1,), total, dtype=mt.int64, device=starts.device)])
+        return nothing, _functions.zeros(count, rows.shape[1], dtype=int64, device=rows.device)
+    ends = cat([starts[1:], full((1,), total, dtype=int64, device=starts.device)])
     longest = max(int((ends - starts).max().item()), 1)
-    places = starts.unsqueeze(1) + mt.arange(longest, device=starts.device)
+    places = starts.unsqueeze(1) + arange(longest, device=starts.device)
     members = places < ends.unsqueeze(1)
     places = places.clamp(max=total - 1)
     if counted is not None:
         members = members & counted[places]
-    table = mt.where(members.unsqueeze(2), rows[places], float("-inf"))
+    table = where(members.unsqueeze(2), rows[places], float("-inf"))
     values, order = table.max(1)
     empty = ~members.any(1, keepdim=True)
-    return mt.where(empty, 0.0, values), mt.gather(places, 1, order)
+    return where(empty, 0.0, values), gather(places, 1, order)
 
 
 @composite(name="embedding_bag", method=False)
 def _torch_embedding_bag(
-    weight: mt.Tensor,
-    indices: mt.Tensor,
-    offsets: mt.Tensor,
+    weight: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
     scale_grad_by_freq: bool = False,
     mode: int = 0,
     sparse: bool = False,
-    per_sample_weights: mt.Tensor | None = None,
+    per_sample_weights: Tensor | None = None,
     include_last_offset: bool = False,
     padding_idx: int | None = None,
-) -> tuple[mt.Tensor, mt.Tensor, mt.Tensor, mt.Tensor]:
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return bags of rows, the bag of each index, the sizes of the bags, and which rows hold a bag's maxima.
 
     See ``nn.functional.embedding_bag``; ``mode`` is 0 for the sum, 1 for the mean, 2 for the maximum. What a sum has
@@ -247,35 +248,35 @@ def _torch_embedding_bag(
     counted = indices != padding if padding >= 0 else None
     bags = _bag_of_each(starts, indices.numel())
     if mode == 0:
-        zeros = mt.zeros(offsets.numel(), dtype=indices.dtype, device=indices.device)
+        zeros = _functions.zeros(offsets.numel(), dtype=indices.dtype, device=indices.device)
         return result, (bags if padding >= 0 else bags[:0]).to(indices.dtype), zeros, zeros.clone()
     sizes = _bag_sizes(bags, count, counted).to(indices.dtype)
     if mode == 1:
         return result, bags.to(indices.dtype), sizes, sizes.clone()
-    with mt.no_grad():
+    with no_grad():
         places = _bag_maximum(_embedding(weight, indices, -1, False), starts, counted)[1]
-        chosen = mt.where((sizes > 0).unsqueeze(1), indices[places], 0) if indices.numel() else places
+        chosen = where((sizes > 0).unsqueeze(1), indices[places], 0) if indices.numel() else places
     return result, bags.to(indices.dtype), sizes, chosen
 
 
 @composite(method=False)
-def embedding_renorm_(input: mt.Tensor, indices: mt.Tensor, max_norm: float, norm_type: float) -> mt.Tensor:
+def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> Tensor:
     """Scale down, in place, the rows of ``input`` that ``indices`` name to that ``norm_type``-norm at most."""
     _renormalize(input.detach(), indices, max_norm, norm_type)
     return input
 
 
-def one_hot(tensor: mt.Tensor, num_classes: int = -1) -> mt.Tensor:
+def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """Return int64 rows ``[..., num_classes]`` that hold one 1, at the position that ``tensor`` names.
 
     By default ``num_classes`` is one more than the largest value.
     """
-    if tensor.dtype != mt.int64:
+    if tensor.dtype != int64:
         raise RuntimeError(f"one_hot is only applicable to index tensor of type LongTensor, got {tensor.dtype}")
-    if mt._C.vmap_level(tensor):  # whose values nobody can read
+    if _C.vmap_level(tensor):  # whose values nobody can read
         if num_classes < 1:
             raise RuntimeError("one_hot: num_classes must be given inside of vmap")
-        return (tensor.unsqueeze(-1) == mt.arange(num_classes, device=tensor.device)).to(mt.int64)
+        return (tensor.unsqueeze(-1) == arange(num_classes, device=tensor.device)).to(int64)
     if tensor.numel() == 0 and num_classes <= 0:
         raise RuntimeError("Can not infer total number of classes from empty tensor.")
     if tensor.numel() and tensor.min().item() < 0:
@@ -287,5 +288,5 @@ def one_hot(tensor: mt.Tensor, num_classes: int = -1) -> mt.Tensor:
         raise RuntimeError("num_classes should be positive")
     elif largest >= num_classes:
         raise RuntimeError("Class values must be smaller than num_classes.")
-    rows = mt.zeros((*tensor.shape, num_classes), dtype=mt.int64, device=tensor.device)
+    rows = _functions.zeros((*tensor.shape, num_classes), dtype=int64, device=tensor.device)
     return rows.scatter_(-1, tensor.unsqueeze(-1), 1)

@@ -7,7 +7,9 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-import minitensor as mt
+from minitensor import _functions
+from minitensor._C import Tensor
+from minitensor._functions import exp, log, minimum, where
 from minitensor._warning import users_level
 from minitensor.composite import composite
 from minitensor.composite.registry import autocast
@@ -33,7 +35,7 @@ __all__ = [
 ]
 
 
-def _warn_of_sizes(input: mt.Tensor, target: mt.Tensor) -> None:
+def _warn_of_sizes(input: Tensor, target: Tensor) -> None:
     if input.shape != target.shape:
         warnings.warn(
             f"Using a target size ({target.shape}) that is different to the input size ({input.shape}). "
@@ -43,7 +45,7 @@ def _warn_of_sizes(input: mt.Tensor, target: mt.Tensor) -> None:
         )
 
 
-def _weighted(losses: mt.Tensor, weight: mt.Tensor | None, reduction: str, input: mt.Tensor) -> mt.Tensor:
+def _weighted(losses: Tensor, weight: Tensor | None, reduction: str, input: Tensor) -> Tensor:
     """Reduce; a weighted mean divides by the sum of the weights."""
     if weight is None:
         return reduced(losses, reduction)
@@ -55,13 +57,13 @@ def _weighted(losses: mt.Tensor, weight: mt.Tensor | None, reduction: str, input
 
 @autocast("float32", "float32")
 def mse_loss(
-    input: mt.Tensor,
-    target: mt.Tensor,
+    input: Tensor,
+    target: Tensor,
     size_average: bool | None = None,
     reduce: bool | None = None,
     reduction: str = "mean",
-    weight: mt.Tensor | None = None,
-) -> mt.Tensor:
+    weight: Tensor | None = None,
+) -> Tensor:
     """Return the squared difference, reduced to its "mean" or "sum", or, with "none", element by element."""
     if size_average is not None or reduce is not None:
         reduction = reduction_of(size_average, reduce, reduction)
@@ -71,13 +73,13 @@ def mse_loss(
 
 @autocast("float32", "float32")
 def l1_loss(
-    input: mt.Tensor,
-    target: mt.Tensor,
+    input: Tensor,
+    target: Tensor,
     size_average: bool | None = None,
     reduce: bool | None = None,
     reduction: str = "mean",
-    weight: mt.Tensor | None = None,
-) -> mt.Tensor:
+    weight: Tensor | None = None,
+) -> Tensor:
     """Return the absolute difference, reduced."""
     if size_average is not None or reduce is not None:
         reduction = reduction_of(size_average, reduce, reduction)
@@ -87,13 +89,13 @@ def l1_loss(
 
 @autocast("float32", "float32")
 def smooth_l1_loss(
-    input: mt.Tensor,
-    target: mt.Tensor,
+    input: Tensor,
+    target: Tensor,
     size_average: bool | None = None,
     reduce: bool | None = None,
     reduction: str = "mean",
     beta: float = 1.0,
-) -> mt.Tensor:
+) -> Tensor:
     """Return ``d ** 2 / (2 * beta)`` for differences ``|d| < beta``, ``|d| - beta / 2`` for larger ones, reduced."""
     if size_average is not None or reduce is not None:
         reduction = reduction_of(size_average, reduce, reduction)
@@ -107,19 +109,19 @@ def smooth_l1_loss(
 
 @autocast("float32", "float32")
 def huber_loss(
-    input: mt.Tensor,
-    target: mt.Tensor,
+    input: Tensor,
+    target: Tensor,
     reduction: str = "mean",
     delta: float = 1.0,
-    weight: mt.Tensor | None = None,
-) -> mt.Tensor:
+    weight: Tensor | None = None,
+) -> Tensor:
     """Return ``d ** 2 / 2`` for differences ``|d| <= delta``, ``delta * (|d| - delta / 2)`` for others, reduced."""
     _warn_of_sizes(input, target)
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
     d = (input - target).abs()
-    near = mt.where(d > delta, 0.0, d)  # an infinite one has no part in the square's gradient
-    losses = mt.where(d > delta, (d - 0.5 * delta) * delta, near * near * 0.5)
+    near = where(d > delta, 0.0, d)  # an infinite one has no part in the square's gradient
+    losses = where(d > delta, (d - 0.5 * delta) * delta, near * near * 0.5)
     if weight is not None:
         if weight.shape != input.shape:
             raise ValueError("Weights and input must have the same size.")
@@ -129,13 +131,13 @@ def huber_loss(
 
 @autocast("float32", "float32")
 def binary_cross_entropy(
-    input: mt.Tensor,
-    target: mt.Tensor,
-    weight: mt.Tensor | None = None,
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
     size_average: bool | None = None,
     reduce: bool | None = None,
     reduction: str = "mean",
-) -> mt.Tensor:
+) -> Tensor:
     """Return the cross entropy of probabilities and targets of one shape; logarithms are at least -100."""
     if size_average is not None or reduce is not None:
         reduction = reduction_of(size_average, reduce, reduction)
@@ -151,25 +153,25 @@ def binary_cross_entropy(
     return reduced(losses if weight is None else losses * weight, reduction)
 
 
-def _binary(p: mt.Tensor, target: mt.Tensor) -> mt.Tensor:
+def _binary(p: Tensor, target: Tensor) -> Tensor:
     """Return the cross entropy of each pair; its slope is ``(p - target) / max(p * (1 - p), 1e-12)``."""
     fixed = p.detach()
     edge = fixed * (1 - fixed) < 1e-12
-    inside = mt.where(edge, 0.5, p)
-    regular = -(target * mt.log(inside) + (1 - target) * mt.log(1 - inside))
-    value = -(target * mt.log(fixed).clamp(min=-100.0) + (1 - target) * mt.log(1 - fixed).clamp(min=-100.0))
-    return mt.where(edge, value + (p - fixed) * ((fixed - target.detach()) * 1e12), regular)
+    inside = where(edge, 0.5, p)
+    regular = -(target * log(inside) + (1 - target) * log(1 - inside))
+    value = -(target * log(fixed).clamp(min=-100.0) + (1 - target) * log(1 - fixed).clamp(min=-100.0))
+    return where(edge, value + (p - fixed) * ((fixed - target.detach()) * 1e12), regular)
 
 
 @composite(method=False, name="binary_cross_entropy_with_logits")
 @autocast("float32", "float32")
 def _torch_with_logits(
-    input: mt.Tensor,
-    target: mt.Tensor,
-    weight: mt.Tensor | None = None,
-    pos_weight: mt.Tensor | None = None,
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    pos_weight: Tensor | None = None,
     reduction: int = 1,
-) -> mt.Tensor:
+) -> Tensor:
     """Return the cross entropy of logits and targets. ``reduction`` is 0 for none, 1 for the mean, 2 for the sum."""
     return binary_cross_entropy_with_logits(
         input, target, weight, reduction=REDUCTIONS[reduction], pos_weight=pos_weight
@@ -178,14 +180,14 @@ def _torch_with_logits(
 
 @autocast("float32", "float32")
 def binary_cross_entropy_with_logits(
-    input: mt.Tensor,
-    target: mt.Tensor,
-    weight: mt.Tensor | None = None,
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
     size_average: bool | None = None,
     reduce: bool | None = None,
     reduction: str = "mean",
-    pos_weight: mt.Tensor | None = None,
-) -> mt.Tensor:
+    pos_weight: Tensor | None = None,
+) -> Tensor:
     """Return the cross entropy of ``sigmoid(input)`` and targets, without overflow; ``pos_weight`` multiplies hits."""
     from minitensor.nn.functional.activation import logsigmoid
 
@@ -202,13 +204,13 @@ def binary_cross_entropy_with_logits(
 
 @autocast("float32", "float32")
 def kl_div(
-    input: mt.Tensor,
-    target: mt.Tensor,
+    input: Tensor,
+    target: Tensor,
     size_average: bool | None = None,
     reduce: bool | None = None,
     reduction: str = "mean",
     log_target: bool = False,
-) -> mt.Tensor:
+) -> Tensor:
     """Return ``target * (log(target) - input)``, for log-probabilities ``input``.
 
     "batchmean", which is the divergence, divides the sum by the size of the batch. With ``log_target`` the target is a
@@ -224,10 +226,10 @@ def kl_div(
             stacklevel=users_level(),
         )
     if log_target:
-        losses = mt.exp(target) * (target - input)
+        losses = exp(target) * (target - input)
     else:
-        safe = mt.where(target > 0, target, 1.0)
-        logs = mt.where(target >= 0, target * mt.log(safe), float("nan"))
+        safe = where(target > 0, target, 1.0)
+        logs = where(target >= 0, target * log(safe), float("nan"))
         losses = logs - target * input
     if reduction == "batchmean":
         return losses.sum() / input.shape[0] if input.dim() else losses.sum()
@@ -236,15 +238,15 @@ def kl_div(
 
 @autocast("float32", "float32")
 def poisson_nll_loss(
-    input: mt.Tensor,
-    target: mt.Tensor,
+    input: Tensor,
+    target: Tensor,
     log_input: bool = True,
     full: bool = False,
     size_average: bool | None = None,
     eps: float = 1e-08,
     reduce: bool | None = None,
     reduction: str = "mean",
-) -> mt.Tensor:
+) -> Tensor:
     """Return the negative log-likelihood of counts under a Poisson distribution, up to a constant unless ``full``.
 
     ``input`` is the expectation, or its logarithm. ``full`` adds Stirling's approximation for targets above 1.
@@ -253,29 +255,29 @@ def poisson_nll_loss(
         reduction = reduction_of(size_average, reduce, reduction)
     if reduction not in REDUCTIONS:
         raise ValueError(f"{reduction} is not a valid value for reduction")
-    losses = mt.exp(input) - target * input if log_input else input - target * mt.log(input + eps)
+    losses = exp(input) - target * input if log_input else input - target * log(input + eps)
     if full:
-        safe = mt.where(target > 1, target, 1.0)
-        stirling = safe * mt.log(safe) - safe + 0.5 * mt.log(2 * math.pi * safe)
-        losses = losses + mt.where(target > 1, stirling, 0.0)
+        safe = where(target > 1, target, 1.0)
+        stirling = safe * log(safe) - safe + 0.5 * log(2 * math.pi * safe)
+        losses = losses + where(target > 1, stirling, 0.0)
     return reduced(losses, reduction)
 
 
 def gaussian_nll_loss(
-    input: mt.Tensor,
-    target: mt.Tensor,
+    input: Tensor,
+    target: Tensor,
     var: Any,
     full: bool = False,
     eps: float = 1e-06,
     reduction: str = "mean",
-) -> mt.Tensor:
+) -> Tensor:
     """Return the negative log-likelihood of targets under normal distributions, up to a constant unless ``full``.
 
     ``var`` is of ``input``'s shape, or of that with a last dimension of 1 or without it, or a number; it counts as
     ``eps`` at least, which its gradient does not see.
     """
-    if not isinstance(var, mt.Tensor):
-        var = mt.full(tuple(input.shape), var, dtype=input.dtype, device=input.device)
+    if not isinstance(var, Tensor):
+        var = _functions.full(tuple(input.shape), var, dtype=input.dtype, device=input.device)
     if bool((var.detach() < 0).any()):
         raise ValueError("var has negative entry/entries")
     if var.shape != input.shape:
@@ -291,7 +293,7 @@ def gaussian_nll_loss(
         raise ValueError(f"{reduction} is not valid")
     var = var + (var.detach().clamp(min=eps) - var.detach())
     difference = input - target
-    losses = 0.5 * (mt.log(var) + difference * difference / var)
+    losses = 0.5 * (log(var) + difference * difference / var)
     if full:
         losses = losses + 0.5 * math.log(2 * math.pi)
     return reduced(losses, reduction)
@@ -299,14 +301,14 @@ def gaussian_nll_loss(
 
 @autocast("float32", "float32")
 def margin_ranking_loss(
-    input1: mt.Tensor,
-    input2: mt.Tensor,
-    target: mt.Tensor,
+    input1: Tensor,
+    input2: Tensor,
+    target: Tensor,
     margin: float = 0,
     size_average: bool | None = None,
     reduce: bool | None = None,
     reduction: str = "mean",
-) -> mt.Tensor:
+) -> Tensor:
     """Return ``max(0, -target * (input1 - input2) + margin)``; ``target`` is 1 where ``input1`` should win, or -1."""
     if size_average is not None or reduce is not None:
         reduction = reduction_of(size_average, reduce, reduction)
@@ -320,33 +322,33 @@ def margin_ranking_loss(
 
 @autocast("float32", "float32")
 def hinge_embedding_loss(
-    input: mt.Tensor,
-    target: mt.Tensor,
+    input: Tensor,
+    target: Tensor,
     margin: float = 1.0,
     size_average: bool | None = None,
     reduce: bool | None = None,
     reduction: str = "mean",
-) -> mt.Tensor:
+) -> Tensor:
     """Return ``input`` where ``target`` is 1 and ``max(0, margin - input)`` where it is -1, reduced."""
     if size_average is not None or reduce is not None:
         reduction = reduction_of(size_average, reduce, reduction)
-    if not isinstance(input, mt.Tensor):
+    if not isinstance(input, Tensor):
         raise TypeError(
             f"hinge_embedding_loss(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}"
         )
-    near = mt.where(target != -1, input, 0.0)
-    far = mt.where(target != 1, (margin - input).clamp(min=0.0), 0.0)
+    near = where(target != -1, input, 0.0)
+    far = where(target != 1, (margin - input).clamp(min=0.0), 0.0)
     return reduced(near + far, reduction)
 
 
 @autocast("float32", "float32")
 def soft_margin_loss(
-    input: mt.Tensor,
-    target: mt.Tensor,
+    input: Tensor,
+    target: Tensor,
     size_average: bool | None = None,
     reduce: bool | None = None,
     reduction: str = "mean",
-) -> mt.Tensor:
+) -> Tensor:
     """Return ``log(1 + exp(-target * input))`` for targets 1 and -1, reduced."""
     from minitensor.nn.functional.activation import logsigmoid
 
@@ -357,14 +359,14 @@ def soft_margin_loss(
 
 @autocast("float32", "float32")
 def cosine_embedding_loss(
-    input1: mt.Tensor,
-    input2: mt.Tensor,
-    target: mt.Tensor,
+    input1: Tensor,
+    input2: Tensor,
+    target: Tensor,
     margin: float = 0,
     size_average: bool | None = None,
     reduce: bool | None = None,
     reduction: str = "mean",
-) -> mt.Tensor:
+) -> Tensor:
     """Return ``1 - cos`` where ``target`` is 1 and ``max(0, cos - margin)`` where it is -1, reduced.
 
     ``cos`` is the cosine of the angle between the rows of ``[N, D]``, or between two vectors.
@@ -382,31 +384,31 @@ def cosine_embedding_loss(
     dot = (input1 * input2).sum(-1)
     tiny = 1e-12
     cosine = dot / (((input1 * input1).sum(-1) + tiny) * ((input2 * input2).sum(-1) + tiny)).sqrt()
-    near = mt.where(target == 1, 1 - cosine, 0.0)
-    return reduced(near + mt.where(target == -1, (cosine - margin).clamp(min=0.0), 0.0), reduction)
+    near = where(target == 1, 1 - cosine, 0.0)
+    return reduced(near + where(target == -1, (cosine - margin).clamp(min=0.0), 0.0), reduction)
 
 
 @composite(method=False, name="triplet_margin_loss")
 @autocast("float32", "float32")
 def _torch_triplet(
-    anchor: mt.Tensor,
-    positive: mt.Tensor,
-    negative: mt.Tensor,
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
     margin: float = 1.0,
     p: float = 2,
     eps: float = 1e-06,
     swap: bool = False,
     reduction: int = 1,
-) -> mt.Tensor:
+) -> Tensor:
     """Return the triplet margin loss. ``reduction`` is 0 for none, 1 for the mean, 2 for the sum."""
     return triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, reduction=REDUCTIONS[reduction])
 
 
 @autocast("float32", "float32")
 def triplet_margin_loss(
-    anchor: mt.Tensor,
-    positive: mt.Tensor,
-    negative: mt.Tensor,
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
     margin: float = 1.0,
     p: float = 2,
     eps: float = 1e-06,
@@ -414,7 +416,7 @@ def triplet_margin_loss(
     size_average: bool | None = None,
     reduce: bool | None = None,
     reduction: str = "mean",
-) -> mt.Tensor:
+) -> Tensor:
     """Return ``max(0, distance to positive - distance to negative + margin)`` in the ``p``-norm, reduced.
 
     With ``swap`` the nearer of anchor and positive counts as the distance to the negative. Balntas and others,
@@ -435,15 +437,15 @@ def triplet_margin_loss(
 
 
 def triplet_margin_with_distance_loss(
-    anchor: mt.Tensor,
-    positive: mt.Tensor,
-    negative: mt.Tensor,
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
     *,
-    distance_function: Callable[[mt.Tensor, mt.Tensor], mt.Tensor] | None = None,
+    distance_function: Callable[[Tensor, Tensor], Tensor] | None = None,
     margin: float = 1.0,
     swap: bool = False,
     reduction: str = "mean",
-) -> mt.Tensor:
+) -> Tensor:
     """:func:`triplet_margin_loss` with any distance; by default the Euclidean one."""
     from minitensor.nn.functional.distance import pairwise_distance
 
@@ -460,26 +462,24 @@ def triplet_margin_with_distance_loss(
 
 
 def _triplet(
-    anchor: mt.Tensor,
-    positive: mt.Tensor,
-    negative: mt.Tensor,
-    distance: Callable[[mt.Tensor, mt.Tensor], mt.Tensor],
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    distance: Callable[[Tensor, Tensor], Tensor],
     margin: float,
     swap: bool,
     reduction: str,
-) -> mt.Tensor:
+) -> Tensor:
     near, far = distance(anchor, positive), distance(anchor, negative)
     if swap:
-        far = mt.minimum(far, distance(positive, negative))
+        far = minimum(far, distance(positive, negative))
     return reduced((near - far + margin).clamp(min=0.0), reduction)
 
 
-def _offer(name: str, function: Callable[..., mt.Tensor]) -> None:
+def _offer(name: str, function: Callable[..., Tensor]) -> None:
     """Enter the package's own form of a loss, whose reduction is a number."""
 
-    def margin_form(
-        input1: mt.Tensor, input2: mt.Tensor, target: mt.Tensor, margin: float = 0.0, reduction: int = 1
-    ) -> mt.Tensor:
+    def margin_form(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int = 1) -> Tensor:
         return function(input1, input2, target, margin, reduction=REDUCTIONS[reduction])
 
     margin_form.__doc__ = (
@@ -494,14 +494,14 @@ _offer("margin_ranking_loss", margin_ranking_loss)
 
 @composite(method=False, name="hinge_embedding_loss")
 @autocast("float32", "float32")
-def _torch_hinge(input: mt.Tensor, target: mt.Tensor, margin: float = 1.0, reduction: int = 1) -> mt.Tensor:
+def _torch_hinge(input: Tensor, target: Tensor, margin: float = 1.0, reduction: int = 1) -> Tensor:
     """Return the hinge embedding loss. ``reduction`` is 0 for none, 1 for the mean, 2 for the sum."""
     return hinge_embedding_loss(input, target, margin, reduction=REDUCTIONS[reduction])
 
 
 @composite(method=False, name="kl_div")
 @autocast("float32", "float32")
-def _torch_kl_div(input: mt.Tensor, target: mt.Tensor, reduction: int = 1, *, log_target: bool = False) -> mt.Tensor:
+def _torch_kl_div(input: Tensor, target: Tensor, reduction: int = 1, *, log_target: bool = False) -> Tensor:
     """Return the divergence's terms. ``reduction`` is 0 for none, 1 for the mean, 2 for the sum."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -510,8 +510,6 @@ def _torch_kl_div(input: mt.Tensor, target: mt.Tensor, reduction: int = 1, *, lo
 
 @composite(method=False, name="poisson_nll_loss")
 @autocast("float32", "float32")
-def _torch_poisson(
-    input: mt.Tensor, target: mt.Tensor, log_input: bool, full: bool, eps: float, reduction: int
-) -> mt.Tensor:
+def _torch_poisson(input: Tensor, target: Tensor, log_input: bool, full: bool, eps: float, reduction: int) -> Tensor:
     """Return the Poisson loss. ``reduction`` is 0 for none, 1 for the mean, 2 for the sum."""
     return poisson_nll_loss(input, target, log_input, full, eps=eps, reduction=REDUCTIONS[reduction])

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import minitensor as mt
 from minitensor import _C
+from minitensor._C import Tensor, int64
+from minitensor._functions import arange, gather, log_softmax, where, zeros
 from minitensor.composite.registry import autocast, shortcut
 from minitensor.nn.functional.arguments import REDUCTIONS, reduced, reduction_of
 from minitensor.ops import ROWS
@@ -26,14 +27,14 @@ _log_softmax = ROWS["log_softmax"].call
 
 @autocast("float32", "float32")
 def nll_loss(
-    input: mt.Tensor,
-    target: mt.Tensor,
-    weight: mt.Tensor | None = None,
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
     size_average: bool | None = None,
     ignore_index: int = -100,
     reduce: bool | None = None,
     reduction: str = "mean",
-) -> mt.Tensor:
+) -> Tensor:
     """Return the negative log-likelihood of the classes in ``target``.
 
     ``input`` holds log-probabilities ``[N, classes, ...]`` and ``target`` class indices ``[N, ...]``; without the
@@ -45,12 +46,10 @@ def nll_loss(
     return _nll_loss(input, target, weight, ignore_index, reduction)
 
 
-def _nll_loss(
-    input: mt.Tensor, target: mt.Tensor, weight: mt.Tensor | None, ignore_index: int, reduction: str
-) -> mt.Tensor:
+def _nll_loss(input: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int, reduction: str) -> Tensor:
     _check_classes(input, target, weight, reduction)
     if weight is None and reduction == "mean":
-        mean: mt.Tensor = _nll_mean(*_rows(input, target), ignore_index)
+        mean: Tensor = _nll_mean(*_rows(input, target), ignore_index)
         return mean
     losses = _pick(input, target, ignore_index)
     if weight is None:
@@ -64,15 +63,15 @@ def _nll_loss(
 @shortcut("21", _C.cross_entropy)
 @autocast("float32", "float32")
 def cross_entropy(
-    input: mt.Tensor,
-    target: mt.Tensor,
-    weight: mt.Tensor | None = None,
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
     size_average: bool | None = None,
     ignore_index: int = -100,
     reduce: bool | None = None,
     reduction: str = "mean",
     label_smoothing: float = 0.0,
-) -> mt.Tensor:
+) -> Tensor:
     """Return the cross entropy of logits ``[N, classes, ...]`` and a target.
 
     ``target`` has class indices ``[N, ...]``, as for :func:`nll_loss`, or, if it is of ``input``'s shape, a probability
@@ -81,7 +80,7 @@ def cross_entropy(
     if size_average is not None or reduce is not None:
         reduction = reduction_of(size_average, reduce, reduction)
     if weight is None and label_smoothing == 0.0 and reduction == "mean" and _is_usual(input, target):
-        mean: mt.Tensor = _nll_mean(_log_softmax(input, 1), target, ignore_index)
+        mean: Tensor = _nll_mean(_log_softmax(input, 1), target, ignore_index)
         return mean
     if not 0.0 <= label_smoothing <= 1.0:
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
@@ -91,8 +90,8 @@ def cross_entropy(
             raise RuntimeError(f"Expected floating point type for target with class probabilities, got {target.dtype}")
         if ignore_index >= 0:
             raise RuntimeError("ignore_index is not supported for floating point target")
-        return _soft_cross_entropy(mt.log_softmax(input, classes), target, classes, weight, reduction, label_smoothing)
-    logs = mt.log_softmax(input, classes)
+        return _soft_cross_entropy(log_softmax(input, classes), target, classes, weight, reduction, label_smoothing)
+    logs = log_softmax(input, classes)
     hard = _nll_loss(logs, target, weight, ignore_index, reduction)
     if label_smoothing == 0.0:
         return hard
@@ -100,7 +99,7 @@ def cross_entropy(
     # The other part: every class equally likely.
     spread = -(logs if weight is None else logs * _along(weight, logs, classes)).sum(classes)
     counted = target != ignore_index
-    spread = mt.where(counted, spread, 0.0)
+    spread = where(counted, spread, 0.0)
     if reduction == "mean":
         spread = spread.sum() / (counted if weight is None else _factors(target, weight, ignore_index)).sum()
     else:
@@ -109,8 +108,8 @@ def cross_entropy(
 
 
 def _soft_cross_entropy(
-    logs: mt.Tensor, target: mt.Tensor, classes: int, weight: mt.Tensor | None, reduction: str, smoothing: float
-) -> mt.Tensor:
+    logs: Tensor, target: Tensor, classes: int, weight: Tensor | None, reduction: str, smoothing: float
+) -> Tensor:
     """Cross entropy with a probability for each class."""
     if weight is not None and (weight.dim() != 1 or weight.numel() != logs.shape[classes]):
         raise RuntimeError(
@@ -129,7 +128,7 @@ def _soft_cross_entropy(
     return losses.sum() / losses.numel() if losses.numel() else losses.mean()
 
 
-def _rows(input: mt.Tensor, target: mt.Tensor) -> tuple[mt.Tensor, mt.Tensor]:
+def _rows(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     """Return scores ``[N, classes]`` and as many targets, for inputs of any number of dimensions."""
     if input.dim() == 2:
         return input, target
@@ -139,20 +138,20 @@ def _rows(input: mt.Tensor, target: mt.Tensor) -> tuple[mt.Tensor, mt.Tensor]:
     return rows, target.reshape(-1)
 
 
-def _pick(input: mt.Tensor, target: mt.Tensor, ignore_index: int) -> mt.Tensor:
+def _pick(input: Tensor, target: Tensor, ignore_index: int) -> Tensor:
     """Return ``-input[n, target[n]]``, and 0 where that is to be ignored."""
-    result: mt.Tensor = _nll(*_rows(input, target), ignore_index)
+    result: Tensor = _nll(*_rows(input, target), ignore_index)
     return result if input.dim() == 2 else result.reshape(target.shape)
 
 
-def _factors(target: mt.Tensor, weight: mt.Tensor, ignore_index: int) -> mt.Tensor:
+def _factors(target: Tensor, weight: Tensor, ignore_index: int) -> Tensor:
     """Return how much each target counts: its class's weight; 0 where it is ignored."""
     counted = target != ignore_index
-    places = mt.where(counted, target, 0)
-    return mt.where(counted, weight.index_select(0, places.reshape(-1)).reshape(target.shape), 0.0)
+    places = where(counted, target, 0)
+    return where(counted, weight.index_select(0, places.reshape(-1)).reshape(target.shape), 0.0)
 
 
-def _along(weight: mt.Tensor, like: mt.Tensor, dim: int) -> mt.Tensor:
+def _along(weight: Tensor, like: Tensor, dim: int) -> Tensor:
     """Shape a vector so that it broadcasts along ``dim`` of ``like``."""
     return weight.reshape([-1 if i == dim else 1 for i in range(like.dim())])
 
@@ -162,12 +161,12 @@ def _check_reduction(reduction: str) -> None:
         raise ValueError(f"{reduction} is not a valid value for reduction")
 
 
-def _is_usual(input: mt.Tensor, target: mt.Tensor) -> bool:
+def _is_usual(input: Tensor, target: Tensor) -> bool:
     """Return whether there is a class for each of several rows: nothing is wrong, and nothing has to be rearranged."""
     return input.ndim == 2 and target.ndim == 1 and len(input) == len(target)
 
 
-def _check_classes(input: mt.Tensor, target: mt.Tensor, weight: mt.Tensor | None, reduction: str) -> None:
+def _check_classes(input: Tensor, target: Tensor, weight: Tensor | None, reduction: str) -> None:
     """Check the arguments of a loss over classes."""
     _check_reduction(reduction)
     if weight is None and _is_usual(input, target):
@@ -190,17 +189,17 @@ def _check_classes(input: mt.Tensor, target: mt.Tensor, weight: mt.Tensor | None
 
 
 def linear_cross_entropy(
-    input: mt.Tensor,
-    linear_weight: mt.Tensor,
-    target: mt.Tensor,
+    input: Tensor,
+    linear_weight: Tensor,
+    target: Tensor,
     *,
-    linear_bias: mt.Tensor | None = None,
-    weight: mt.Tensor | None = None,
+    linear_bias: Tensor | None = None,
+    weight: Tensor | None = None,
     reduction: str = "mean",
     ignore_index: int | None = None,
     label_smoothing: float = 0.0,
     options: Any = None,
-) -> mt.Tensor:
+) -> Tensor:
     """Return the cross entropy of ``linear(input, linear_weight, linear_bias)`` and a target.
 
     ``input`` is ``[features]`` or ``[N, features]`` and ``linear_weight`` ``[classes, ..., features]``, where the sizes
@@ -239,7 +238,7 @@ def linear_cross_entropy(
     )
 
 
-def _examples(input: mt.Tensor, target: mt.Tensor, what: str) -> tuple[mt.Tensor, mt.Tensor]:
+def _examples(input: Tensor, target: Tensor, what: str) -> tuple[Tensor, Tensor]:
     """Return the input as ``[N, classes]`` and the target with as many rows."""
     if input.dim() > 2 or (input.numel() == 0 and input.dim() != 2):
         raise RuntimeError(
@@ -251,15 +250,15 @@ def _examples(input: mt.Tensor, target: mt.Tensor, what: str) -> tuple[mt.Tensor
 
 @autocast("float32", "float32")
 def multi_margin_loss(
-    input: mt.Tensor,
-    target: mt.Tensor,
+    input: Tensor,
+    target: Tensor,
     p: int = 1,
     margin: float = 1.0,
-    weight: mt.Tensor | None = None,
+    weight: Tensor | None = None,
     size_average: bool | None = None,
     reduce: bool | None = None,
     reduction: str = "mean",
-) -> mt.Tensor:
+) -> Tensor:
     """Return how far the other classes' scores come within ``margin`` of the target's, to the power ``p``.
 
     ``input`` is ``[N, classes]`` or ``[classes]``, ``target`` ``[N]`` or a number.
@@ -280,13 +279,13 @@ def multi_margin_loss(
             else RuntimeError(f"inconsistent weight size, expected {count} but got {list(weight.shape)}")
         )
     index = target.reshape((-1, 1))
-    differences = (margin - mt.gather(rows, 1, index) + rows).clamp(min=0.0)
+    differences = (margin - gather(rows, 1, index) + rows).clamp(min=0.0)
     if p == 2:
         differences = differences * differences
     if weight is not None:
         differences = differences * weight.index_select(0, target.reshape(-1)).unsqueeze(1)
-    others = mt.arange(count, device=index.device).unsqueeze(0) != index
-    losses = mt.where(others, differences, 0.0).sum(1) / count
+    others = arange(count, device=index.device).unsqueeze(0) != index
+    losses = where(others, differences, 0.0).sum(1) / count
     if reduction == "none" and input.dim() < 2:
         return losses.reshape(target.shape)
     return reduced(losses, reduction)
@@ -294,12 +293,12 @@ def multi_margin_loss(
 
 @autocast("float32", "float32")
 def multilabel_margin_loss(
-    input: mt.Tensor,
-    target: mt.Tensor,
+    input: Tensor,
+    target: Tensor,
     size_average: bool | None = None,
     reduce: bool | None = None,
     reduction: str = "mean",
-) -> mt.Tensor:
+) -> Tensor:
     """Return how far scores of classes that are no targets come within 1 of those that are, over the classes.
 
     ``target`` is of ``input``'s shape ``[N, classes]`` or ``[classes]`` and has the target classes of each example
@@ -313,26 +312,26 @@ def multilabel_margin_loss(
         raise RuntimeError(f"inconsistent target size: {list(target.shape)} for input of size: {list(input.shape)}")
     count = rows.shape[1]
     index = target.reshape(rows.shape)
-    listed = (index == -1).to(mt.int64).cumsum(1) == 0  # up to the first -1
-    places = mt.where(listed | (index < -1), index, 0)  # numbers below -1 are no classes, wherever they stand
-    chosen = mt.gather(rows, 1, places)
-    marks = mt.zeros(tuple(rows.shape), dtype=mt.int64, device=rows.device).scatter_add(1, places, listed.to(mt.int64))
+    listed = (index == -1).to(int64).cumsum(1) == 0  # up to the first -1
+    places = where(listed | (index < -1), index, 0)  # numbers below -1 are no classes, wherever they stand
+    chosen = gather(rows, 1, places)
+    marks = zeros(tuple(rows.shape), dtype=int64, device=rows.device).scatter_add(1, places, listed.to(int64))
     free = (marks == 0).unsqueeze(1)
     margins = (1 - chosen.unsqueeze(2) + rows.unsqueeze(1)).clamp(min=0.0)
-    losses = mt.where(listed.unsqueeze(2) & free, margins, 0.0).sum((1, 2)) / count
+    losses = where(listed.unsqueeze(2) & free, margins, 0.0).sum((1, 2)) / count
     if reduction == "none" and input.dim() < 2:
         return losses.reshape(())
     return reduced(losses, reduction)
 
 
 def multilabel_soft_margin_loss(
-    input: mt.Tensor,
-    target: mt.Tensor,
-    weight: mt.Tensor | None = None,
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
     size_average: bool | None = None,
     reduce: bool | None = None,
     reduction: str = "mean",
-) -> mt.Tensor:
+) -> Tensor:
     """Return the binary cross entropy of logits and targets ``[..., classes]``, averaged over the classes."""
     from minitensor.nn.functional.activation import logsigmoid
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import minitensor as mt
+from minitensor import _C
+from minitensor._C import Tensor, float32
+from minitensor._functions import ones, rand, var_mean
 from minitensor.composite import composite
 from minitensor.composite import random_torch as torch_
 from minitensor.composite.registry import autocast
@@ -16,7 +18,7 @@ __all__: list[str] = []
 _stats = ROWS["batch_norm_stats"].call
 
 
-def _mean_and_rstd(rows: mt.Tensor, eps: float) -> tuple[mt.Tensor, mt.Tensor]:
+def _mean_and_rstd(rows: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     """Return the mean and the reciprocal deviation of every row."""
     mean, _, rstd = _stats(rows.detach().unsqueeze(0), eps)
     return mean.to(rows.dtype), rstd.to(rows.dtype)
@@ -24,30 +26,30 @@ def _mean_and_rstd(rows: mt.Tensor, eps: float) -> tuple[mt.Tensor, mt.Tensor]:
 
 @composite(method=False, out=True)
 def native_batch_norm(
-    input: mt.Tensor,
-    weight: mt.Tensor | None,
-    bias: mt.Tensor | None,
-    running_mean: mt.Tensor | None,
-    running_var: mt.Tensor | None,
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
     training: bool,
     momentum: float,
     eps: float,
-) -> tuple[mt.Tensor, mt.Tensor, mt.Tensor]:
+) -> tuple[Tensor, Tensor, Tensor]:
     """Return the batch normalised, and its means and reciprocal deviations, which are empty unless ``training``."""
     result = _torch_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)
     if not training:
         return result, input.new_zeros((0,)), input.new_zeros((0,))
     mean, rstd = _mean_and_rstd(input.transpose(0, 1).reshape((input.shape[1], -1)), eps)
-    if any(t is not None and t.dtype == mt.float32 for t in (weight, bias, running_mean, running_var)):
-        mean, rstd = mean.to(mt.float32), rstd.to(mt.float32)
+    if any(t is not None and t.dtype == float32 for t in (weight, bias, running_mean, running_var)):
+        mean, rstd = mean.to(float32), rstd.to(float32)
     return result, mean, rstd
 
 
 @composite(method=False)
 @autocast("", "float32")
 def native_layer_norm(
-    input: mt.Tensor, normalized_shape: Sequence[int], weight: mt.Tensor | None, bias: mt.Tensor | None, eps: float
-) -> tuple[mt.Tensor, mt.Tensor, mt.Tensor]:
+    input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
     """Return the last dimensions normalised, and their means and reciprocal deviations with sizes of 1 there."""
     shape = tuple(normalized_shape)
     result = layer_norm(input, shape, weight, bias, eps)
@@ -62,15 +64,15 @@ def native_layer_norm(
 
 @composite(method=False)
 def native_group_norm(
-    input: mt.Tensor,
-    weight: mt.Tensor | None,
-    bias: mt.Tensor | None,
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
     N: int,  # noqa: N803
     C: int,  # noqa: N803
     HxW: int,  # noqa: N803
     group: int,
     eps: float,
-) -> tuple[mt.Tensor, mt.Tensor, mt.Tensor]:
+) -> tuple[Tensor, Tensor, Tensor]:
     """Return groups of channels of ``N`` images ``[C, HxW]`` normalised, and their means and reciprocal deviations."""
     if input.numel() != N * C * HxW:
         raise RuntimeError(f"Expected X.numel() == N * C * HxW to be true, but got {input.numel()} elements")
@@ -78,14 +80,14 @@ def native_group_norm(
     result = _torch_group_norm(image, group, weight, bias, eps).reshape(input.shape)
     # Unlike those of batches and layers, these statistics have gradients.
     rows = image.reshape((N, group, -1))
-    var, mean = mt.var_mean(rows.to(mt.float32) if rows.dtype.itemsize < 4 else rows, -1, correction=0)
+    var, mean = var_mean(rows.to(float32) if rows.dtype.itemsize < 4 else rows, -1, correction=0)
     return result, mean.to(rows.dtype), (var + eps).rsqrt().to(rows.dtype)
 
 
 @composite(method=False)
 def batch_norm_update_stats(
-    input: mt.Tensor, running_mean: mt.Tensor | None, running_var: mt.Tensor | None, momentum: float
-) -> tuple[mt.Tensor, mt.Tensor]:
+    input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, momentum: float
+) -> tuple[Tensor, Tensor]:
     """Return the mean and the variance of every channel; move the running ones towards them by ``momentum``."""
     from minitensor.nn.functional.normalization import _update
 
@@ -97,7 +99,7 @@ def batch_norm_update_stats(
 
 
 @composite(method=False)
-def native_dropout(input: mt.Tensor, p: float, train: bool | None) -> tuple[mt.Tensor, mt.Tensor]:
+def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
     """Return the input with elements dropped with probability ``p``, and which of them stayed.
 
     None for ``train`` means that it is training.
@@ -105,10 +107,10 @@ def native_dropout(input: mt.Tensor, p: float, train: bool | None) -> tuple[mt.T
     if not 0.0 <= p <= 1.0:
         raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {p}")
     if input.numel() == 0 or train is False:
-        return input.clone(), mt.ones(tuple(input.shape), dtype=mt.bool, device=input.device)
+        return input.clone(), ones(tuple(input.shape), dtype=_C.bool, device=input.device)
     if torch_.as_torch(None, input.device):
         kept = torch_.noise_like(input, 1.0 - p, False) != 0
     else:
-        kept = mt.rand(tuple(input.shape), device=input.device) >= p
+        kept = rand(tuple(input.shape), device=input.device) >= p
     scale = 0.0 if p == 1.0 else 1.0 / (1.0 - p)
     return input * kept * scale, kept

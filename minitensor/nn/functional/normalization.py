@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import minitensor as mt
 from minitensor import _C
+from minitensor._C import Size, Tensor, complex128, float64
+from minitensor.autograd import no_grad
 from minitensor.composite import composite
 from minitensor.composite.registry import autocast, shortcut
 from minitensor.ops import ROWS
@@ -31,25 +32,25 @@ def _check_training_size(shape: Sequence[int]) -> None:
     for n in shape[2:]:
         count *= n
     if count == 1:
-        raise ValueError(f"Expected more than 1 value per channel when training, got input size {mt.Size(shape)}")
+        raise ValueError(f"Expected more than 1 value per channel when training, got input size {Size(shape)}")
 
 
-def _update(running: mt.Tensor | None, value: mt.Tensor, momentum: float) -> None:
+def _update(running: Tensor | None, value: Tensor, momentum: float) -> None:
     if running is not None:
-        with mt.no_grad():
+        with no_grad():
             running.mul_(1 - momentum).add_(value.to(running.dtype) * momentum)
 
 
 def batch_norm(
-    input: mt.Tensor,
-    running_mean: mt.Tensor | None,
-    running_var: mt.Tensor | None,
-    weight: mt.Tensor | None = None,
-    bias: mt.Tensor | None = None,
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
     training: bool = False,
     momentum: float = 0.1,
     eps: float = 1e-05,
-) -> mt.Tensor:
+) -> Tensor:
     """Return ``(input - mean) / sqrt(var + eps) * weight + bias`` with a mean and a variance for each channel.
 
     ``input`` is ``[N, C, ...]``. If ``training``, the statistics are the batch's own, and the running ones move towards
@@ -60,22 +61,22 @@ def batch_norm(
     return _batch(input, weight, bias, running_mean, running_var, training, momentum, eps)
 
 
-def _check_channels(input: mt.Tensor, **vectors: mt.Tensor | None) -> None:
+def _check_channels(input: Tensor, **vectors: Tensor | None) -> None:
     for name, vector in vectors.items():
         if vector is not None and vector.numel() != input.shape[1]:
             raise RuntimeError(f"{name} should contain {input.shape[1]} elements not {vector.numel()}")
 
 
 def _batch(
-    input: mt.Tensor,
-    weight: mt.Tensor | None,
-    bias: mt.Tensor | None,
-    running_mean: mt.Tensor | None,
-    running_var: mt.Tensor | None,
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
     training: bool,
     momentum: float,
     eps: float,
-) -> mt.Tensor:
+) -> Tensor:
     if input.numel() == 0 and input.dim() > 0:
         # Nothing to normalise; the gradients of weight and bias are zeros.
         result = input.clone()
@@ -102,7 +103,7 @@ def _batch(
     return _planes(input, weight, bias, mean, rstd, True)
 
 
-def _planes(input: mt.Tensor, weight: Any, bias: Any, mean: mt.Tensor, rstd: mt.Tensor, training: bool) -> mt.Tensor:
+def _planes(input: Tensor, weight: Any, bias: Any, mean: Tensor, rstd: Tensor, training: bool) -> Tensor:
     if input.dim() > 2:
         return _batch_norm(input, weight, bias, mean, rstd, training)
     return _batch_norm(input.t().unsqueeze(0), weight, bias, mean, rstd, training).squeeze(0).t().contiguous()
@@ -110,30 +111,30 @@ def _planes(input: mt.Tensor, weight: Any, bias: Any, mean: mt.Tensor, rstd: mt.
 
 @composite(name="batch_norm", method=False)
 def _torch_batch_norm(
-    input: mt.Tensor,
-    weight: mt.Tensor | None,
-    bias: mt.Tensor | None,
-    running_mean: mt.Tensor | None,
-    running_var: mt.Tensor | None,
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
     training: bool,
     momentum: float,
     eps: float,
     cudnn_enabled: bool = False,
-) -> mt.Tensor:
+) -> Tensor:
     """Return the batch normalised. See ``nn.functional.batch_norm``; ``cudnn_enabled`` has no effect."""
     return _batch(input, weight, bias, running_mean, running_var, training, momentum, eps)
 
 
 def instance_norm(
-    input: mt.Tensor,
-    running_mean: mt.Tensor | None = None,
-    running_var: mt.Tensor | None = None,
-    weight: mt.Tensor | None = None,
-    bias: mt.Tensor | None = None,
+    input: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
     use_input_stats: bool = True,
     momentum: float = 0.1,
     eps: float = 1e-05,
-) -> mt.Tensor:
+) -> Tensor:
     """Return every channel of every example normalised by its own statistics.
 
     ``input`` is ``[N, C, ...]``. With ``use_input_stats=False`` the running statistics are used; otherwise those move
@@ -147,9 +148,9 @@ def instance_norm(
     for n in input.shape[2:]:
         count *= n
     if count == 1:
-        raise ValueError(f"Expected more than 1 spatial element when training, got input size {mt.Size(input.shape)}")
+        raise ValueError(f"Expected more than 1 spatial element when training, got input size {Size(input.shape)}")
     if running_mean is not None or running_var is not None:
-        with mt.no_grad():
+        with no_grad():
             rows = input.detach().reshape((1, input.shape[0] * input.shape[1], -1))
             mean, var, _ = _stats(rows, eps)
             lead = (input.shape[0], input.shape[1])
@@ -160,23 +161,21 @@ def instance_norm(
 
 @composite(name="instance_norm", method=False)
 def _torch_instance_norm(
-    input: mt.Tensor,
-    weight: mt.Tensor | None,
-    bias: mt.Tensor | None,
-    running_mean: mt.Tensor | None,
-    running_var: mt.Tensor | None,
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
     use_input_stats: bool,
     momentum: float,
     eps: float,
     cudnn_enabled: bool = False,
-) -> mt.Tensor:
+) -> Tensor:
     """Return every channel normalised. See ``nn.functional.instance_norm``; ``cudnn_enabled`` has no effect."""
     return instance_norm(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
 
 
-def _rows(
-    input: mt.Tensor, normalized_shape: Any, weight: mt.Tensor | None, bias: mt.Tensor | None
-) -> tuple[mt.Tensor, Any, Any]:
+def _rows(input: Tensor, normalized_shape: Any, weight: Tensor | None, bias: Tensor | None) -> tuple[Tensor, Any, Any]:
     """Return the input as rows of what is normalised together, and weight and bias as vectors."""
     shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
     if not shape:
@@ -212,12 +211,12 @@ def _rows(
 @shortcut("Tt?~T~Tn", _C.layer_norm)
 @autocast("", "float32")
 def layer_norm(
-    input: mt.Tensor,
+    input: Tensor,
     normalized_shape: int | Sequence[int],
-    weight: mt.Tensor | None = None,
-    bias: mt.Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
     eps: float = 1e-05,
-) -> mt.Tensor:
+) -> Tensor:
     """Return the last dimensions, whose sizes are ``normalized_shape``, normalised; times ``weight``, plus ``bias``."""
     rows, scale, shift = _rows(input, normalized_shape, weight, bias)
     if not rows.numel():
@@ -226,19 +225,19 @@ def layer_norm(
         result = result if weight is None else result * weight
         return result if bias is None else result + bias
     result = _group_norm(rows, scale, shift, 1, eps)
-    return result if rows is input else mt._C.forget_base(result.reshape(input.shape))
+    return result if rows is input else _C.forget_base(result.reshape(input.shape))
 
 
 @composite(name="layer_norm", method=False)
 @autocast("", "float32")
 def _torch_layer_norm(
-    input: mt.Tensor,
+    input: Tensor,
     normalized_shape: Sequence[int],
-    weight: mt.Tensor | None = None,
-    bias: mt.Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
     eps: float = 1e-05,
     cudnn_enable: bool = True,
-) -> mt.Tensor:
+) -> Tensor:
     """Return the last dimensions normalised. See ``nn.functional.layer_norm``; ``cudnn_enable`` has no effect."""
     return layer_norm(input, normalized_shape, weight, bias, eps)
 
@@ -246,11 +245,11 @@ def _torch_layer_norm(
 @composite(method=False)
 @autocast("", "float32")
 def rms_norm(
-    input: mt.Tensor,
+    input: Tensor,
     normalized_shape: int | Sequence[int],
-    weight: mt.Tensor | None = None,
+    weight: Tensor | None = None,
     eps: float | None = None,
-) -> mt.Tensor:
+) -> Tensor:
     """Return the last dimensions divided by their root mean square; times ``weight``.
 
     ``eps`` is added to the mean square; by default it is the smallest difference from 1 of the dtype.
@@ -260,23 +259,23 @@ def rms_norm(
         return input.clone() if weight is None else input * weight
     if input.is_complex():
         # PyTorch's mean square is that of the numbers, not of their magnitudes.
-        smallest = 2.220446049250313e-16 if input.dtype == mt.complex128 else 1.1920928955078125e-07
+        smallest = 2.220446049250313e-16 if input.dtype == complex128 else 1.1920928955078125e-07
         ratio = rows * ((rows * rows).mean(1, keepdim=True) + (smallest if eps is None else eps)).rsqrt()
         return (ratio if scale is None else ratio * scale).reshape(input.shape)
     if eps is None:
-        eps = 2.220446049250313e-16 if input.dtype == mt.float64 else 1.1920928955078125e-07
+        eps = 2.220446049250313e-16 if input.dtype == float64 else 1.1920928955078125e-07
     result = _group_norm(rows, scale, None, 1, eps, False)
     return result if rows is input else result.reshape(input.shape)
 
 
 @autocast("", "float32")
 def group_norm(
-    input: mt.Tensor,
+    input: Tensor,
     num_groups: int,
-    weight: mt.Tensor | None = None,
-    bias: mt.Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
     eps: float = 1e-05,
-) -> mt.Tensor:
+) -> Tensor:
     """Return ``num_groups`` groups of channels of ``[N, C, ...]`` normalised each by itself, scaled by channel."""
     if input.dim() < 2:
         raise RuntimeError(f"Expected at least 2 dimensions for input tensor but received {input.dim()}")
@@ -284,7 +283,7 @@ def group_norm(
     return _grouped(input, num_groups, weight, bias, eps)
 
 
-def _grouped(input: mt.Tensor, num_groups: int, weight: Any, bias: Any, eps: float) -> mt.Tensor:
+def _grouped(input: Tensor, num_groups: int, weight: Any, bias: Any, eps: float) -> Tensor:
     for name, t in (("weight", weight), ("bias", bias)):
         if t is not None and (t.dim() != 1 or t.numel() != input.shape[1]):
             raise RuntimeError(
@@ -297,20 +296,18 @@ def _grouped(input: mt.Tensor, num_groups: int, weight: Any, bias: Any, eps: flo
 @composite(name="group_norm", method=False)
 @autocast("", "float32")
 def _torch_group_norm(
-    input: mt.Tensor,
+    input: Tensor,
     num_groups: int,
-    weight: mt.Tensor | None = None,
-    bias: mt.Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
     eps: float = 1e-05,
     cudnn_enabled: bool = True,
-) -> mt.Tensor:
+) -> Tensor:
     """Return groups of channels normalised. See ``nn.functional.group_norm``; ``cudnn_enabled`` has no effect."""
     return _grouped(input, num_groups, weight, bias, eps)
 
 
-def local_response_norm(
-    input: mt.Tensor, size: int, alpha: float = 0.0001, beta: float = 0.75, k: float = 1.0
-) -> mt.Tensor:
+def local_response_norm(input: Tensor, size: int, alpha: float = 0.0001, beta: float = 0.75, k: float = 1.0) -> Tensor:
     """Return ``input / (k + alpha * average of the squares of size neighbouring channels) ** beta``.
 
     Krizhevsky and others, "ImageNet Classification with Deep Convolutional Neural Networks" (2012).
@@ -330,8 +327,8 @@ def local_response_norm(
 
 
 def normalize(
-    input: mt.Tensor, p: float = 2.0, dim: int | Sequence[int] = 1, eps: float = 1e-12, out: mt.Tensor | None = None
-) -> mt.Tensor:
+    input: Tensor, p: float = 2.0, dim: int | Sequence[int] = 1, eps: float = 1e-12, out: Tensor | None = None
+) -> Tensor:
     """Return the input divided by its ``p``-norm along ``dim``, which counts as ``eps`` at least."""
     from minitensor.nn.functional.distance import vector_norm
 

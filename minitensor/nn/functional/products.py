@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import minitensor as mt
 from minitensor import _C
+from minitensor._C import Tensor
+from minitensor._functions import cat, matmul, stack
 from minitensor.composite.contraction import FUSED, bilinear, fused_addmm
 from minitensor.composite.registry import autocast, shortcut, with_out
 from minitensor.ops import ROWS
@@ -16,7 +17,7 @@ _matmul, _transpose = ROWS["matmul"].call, ROWS["transpose"].call
 @with_out
 @shortcut("T2?~T", _C.linear)
 @autocast("lower", "lower")
-def linear(input: mt.Tensor, weight: mt.Tensor, bias: mt.Tensor | None = None) -> mt.Tensor:
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return ``input @ weight.T + bias``; ``weight`` is ``[out_features, in_features]`` or ``[in_features]``."""
     if weight.ndim == 1:
         result = _matmul(input, weight)
@@ -37,13 +38,13 @@ def linear(input: mt.Tensor, weight: mt.Tensor, bias: mt.Tensor | None = None) -
 
 
 def grouped_mm(
-    mat_a: mt.Tensor,
-    mat_b: mt.Tensor,
+    mat_a: Tensor,
+    mat_b: Tensor,
     *,
-    offs: mt.Tensor | None = None,
-    bias: mt.Tensor | None = None,
-    out_dtype: mt.dtype | None = None,
-) -> mt.Tensor:
+    offs: Tensor | None = None,
+    bias: Tensor | None = None,
+    out_dtype: _C.dtype | None = None,
+) -> Tensor:
     """Return matrix products of groups; ``offs`` has the ends of the groups along the dimension that is divided.
 
     Two matrices ``[M, K]`` and ``[K, N]`` are divided along ``K`` and give ``[G, M, N]``. A matrix ``[M, K]`` and
@@ -56,7 +57,7 @@ def grouped_mm(
     if mat_a.dim() == 3 and mat_b.dim() == 3:
         if offs is not None:
             raise RuntimeError("Have to provide offsets if there is a 2d matrix, or no offset if both matrices are 3d")
-        result = mt.matmul(mat_a, mat_b)
+        result = matmul(mat_a, mat_b)
         return result if out_dtype is None else result.to(out_dtype)
     if offs is None:
         raise RuntimeError("Have to provide offsets if there is a 2d matrix, or no offset if both matrices are 3d")
@@ -64,9 +65,9 @@ def grouped_mm(
     starts = [0, *ends[:-1]]
     ranges = list(zip(starts, ends, strict=True))
     if mat_a.dim() == 2 and mat_b.dim() == 2:
-        result = mt.stack([mt.matmul(mat_a[:, i:j], mat_b[i:j]) for i, j in ranges])
+        result = stack([matmul(mat_a[:, i:j], mat_b[i:j]) for i, j in ranges])
     elif mat_a.dim() == 2:
-        result = mt.cat([mt.matmul(mat_a[i:j], mat_b[g]) for g, (i, j) in enumerate(ranges)], 0)
+        result = cat([matmul(mat_a[i:j], mat_b[g]) for g, (i, j) in enumerate(ranges)], 0)
     else:
-        result = mt.cat([mt.matmul(mat_a[g], mat_b[:, i:j]) for g, (i, j) in enumerate(ranges)], 1)
+        result = cat([matmul(mat_a[g], mat_b[:, i:j]) for g, (i, j) in enumerate(ranges)], 1)
     return result if out_dtype is None else result.to(out_dtype)

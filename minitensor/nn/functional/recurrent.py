@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import minitensor as mt
+from minitensor._C import Tensor, float32, float64
+from minitensor._functions import cat, relu, sigmoid, stack, tanh, tensor, zeros
 from minitensor.composite import composite
 from minitensor.composite.registry import autocast
 from minitensor.nn.functional.dropout import dropout as _dropout
@@ -17,40 +18,40 @@ from minitensor.ops.recurrent import MODES, recurrent
 
 __all__: list[str] = []
 
-_State = tuple[mt.Tensor, ...]
+_State = tuple[Tensor, ...]
 
 
-def _linear(x: mt.Tensor, weight: mt.Tensor, bias: mt.Tensor | None) -> mt.Tensor:
+def _linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     from minitensor.nn.functional.products import linear
 
     return linear(x, weight, bias)
 
 
-def _lstm_step(given: mt.Tensor, state: _State, weight: mt.Tensor, bias: Any, projection: Any) -> _State:
+def _lstm_step(given: Tensor, state: _State, weight: Tensor, bias: Any, projection: Any) -> _State:
     hidden, cell = state
     i, f, g, o = (given + _linear(hidden, weight, bias)).chunk(4, -1)
-    cell = mt.sigmoid(f) * cell + mt.sigmoid(i) * mt.tanh(g)
-    hidden = mt.sigmoid(o) * mt.tanh(cell)
+    cell = sigmoid(f) * cell + sigmoid(i) * tanh(g)
+    hidden = sigmoid(o) * tanh(cell)
     return (hidden if projection is None else _linear(hidden, projection, None)), cell
 
 
-def _gru_step(given: mt.Tensor, state: _State, weight: mt.Tensor, bias: Any, _projection: Any) -> _State:
+def _gru_step(given: Tensor, state: _State, weight: Tensor, bias: Any, _projection: Any) -> _State:
     (hidden,) = state
     (xr, xz, xn), (hr, hz, hn) = given.chunk(3, -1), _linear(hidden, weight, bias).chunk(3, -1)
-    reset, update = mt.sigmoid(xr + hr), mt.sigmoid(xz + hz)
-    new = mt.tanh(xn + reset * hn)
+    reset, update = sigmoid(xr + hr), sigmoid(xz + hz)
+    new = tanh(xn + reset * hn)
     return ((hidden - new) * update + new,)
 
 
-def _tanh_step(given: mt.Tensor, state: _State, weight: mt.Tensor, bias: Any, _projection: Any) -> _State:
-    return (mt.tanh(given + _linear(state[0], weight, bias)),)
+def _tanh_step(given: Tensor, state: _State, weight: Tensor, bias: Any, _projection: Any) -> _State:
+    return (tanh(given + _linear(state[0], weight, bias)),)
 
 
-def _relu_step(given: mt.Tensor, state: _State, weight: mt.Tensor, bias: Any, _projection: Any) -> _State:
-    return (mt.relu(given + _linear(state[0], weight, bias)),)
+def _relu_step(given: Tensor, state: _State, weight: Tensor, bias: Any, _projection: Any) -> _State:
+    return (relu(given + _linear(state[0], weight, bias)),)
 
 
-_Step = Callable[[mt.Tensor, _State, mt.Tensor, Any, Any], _State]
+_Step = Callable[[Tensor, _State, Tensor, Any, Any], _State]
 
 
 _MODES: dict[_Step, int] = {
@@ -59,26 +60,23 @@ _MODES: dict[_Step, int] = {
 }
 
 
-def _has_kernel(given: mt.Tensor, projection: Any) -> bool:
+def _has_kernel(given: Tensor, projection: Any) -> bool:
     return (
-        projection is None
-        and given.dtype in (mt.float32, mt.float64)
-        and given.device.type != "cuda"
-        and given.numel() > 0
+        projection is None and given.dtype in (float32, float64) and given.device.type != "cuda" and given.numel() > 0
     )
 
 
 def _at_once(
-    step: _Step, given: mt.Tensor, sizes: list[int] | None, state: _State, weights: tuple[Any, Any], reverse: bool
-) -> tuple[mt.Tensor, _State]:
+    step: _Step, given: Tensor, sizes: list[int] | None, state: _State, weights: tuple[Any, Any], reverse: bool
+) -> tuple[Tensor, _State]:
     """Run one direction of a layer by the kernel for whole sequences; packed ones are padded for it."""
     weight, bias = weights
     rows = counts = None
     if sizes is not None:
         steps, count = len(sizes), sizes[0]
-        rows = mt.tensor([t * count + n for t, size in enumerate(sizes) for n in range(size)], device=given.device)
-        counts = mt.tensor(sizes, device=given.device)
-        padded = mt.zeros(steps * count, given.shape[-1], dtype=given.dtype, device=given.device)
+        rows = tensor([t * count + n for t, size in enumerate(sizes) for n in range(size)], device=given.device)
+        counts = tensor(sizes, device=given.device)
+        padded = zeros(steps * count, given.shape[-1], dtype=given.dtype, device=given.device)
         given = padded.index_copy(0, rows, given).reshape((steps, count, -1))
     cell = state[1] if len(state) == 2 else None
     output, last, _ = recurrent(given, state[0], cell, weight, bias, counts, _MODES[step], reverse)
@@ -88,19 +86,19 @@ def _at_once(
 
 
 def _sequence(
-    step: _Step, given: mt.Tensor, state: _State, recurrent: tuple[Any, Any, Any], reverse: bool
-) -> tuple[mt.Tensor, _State]:
+    step: _Step, given: Tensor, state: _State, recurrent: tuple[Any, Any, Any], reverse: bool
+) -> tuple[Tensor, _State]:
     """Return the hidden states ``[T, N, H]`` of all steps, and the last state."""
     outputs: list[Any] = [None] * given.shape[0]
     for t in reversed(range(len(outputs))) if reverse else range(len(outputs)):
         state = step(given[t], state, *recurrent)
         outputs[t] = state[0]
-    return mt.stack(outputs), state
+    return stack(outputs), state
 
 
 def _packed(
-    step: _Step, given: mt.Tensor, sizes: list[int], state: _State, recurrent: tuple[Any, Any, Any], reverse: bool
-) -> tuple[mt.Tensor, _State]:
+    step: _Step, given: Tensor, sizes: list[int], state: _State, recurrent: tuple[Any, Any, Any], reverse: bool
+) -> tuple[Tensor, _State]:
     """Return the hidden states of all steps, one after the other, and the last state of every sequence.
 
     Sequences are ordered by length: the first ``sizes[t]`` of them have a step t.
@@ -115,25 +113,25 @@ def _packed(
             ended.append(tuple(s[size:] for s in now))
             now = tuple(s[:size] for s in now)
         elif size > before:
-            now = tuple(mt.cat([s, whole[before:size]]) for s, whole in zip(now, first, strict=True))
+            now = tuple(cat([s, whole[before:size]]) for s, whole in zip(now, first, strict=True))
         now = step(rows[t], now, *recurrent)
         outputs[t] = now[0]
     ended.append(now)
-    return mt.cat(outputs), tuple(mt.cat(parts) for parts in zip(*reversed(ended), strict=True))
+    return cat(outputs), tuple(cat(parts) for parts in zip(*reversed(ended), strict=True))
 
 
 def _layers(
     step: _Step,
-    input: mt.Tensor,
+    input: Tensor,
     sizes: list[int] | None,
-    states: Sequence[mt.Tensor],
-    params: Sequence[mt.Tensor],
+    states: Sequence[Tensor],
+    params: Sequence[Tensor],
     biases: bool,
     count: int,
     dropout: float,
     train: bool,
     bidirectional: bool,
-) -> tuple[mt.Tensor, ...]:
+) -> tuple[Tensor, ...]:
     """Run all layers; return the last one's hidden states, and the last states of all."""
     if params and input.dtype != params[0].dtype:
         raise ValueError(f"input dtype ({input.dtype}) does not match the weights' ({params[0].dtype})")
@@ -162,13 +160,13 @@ def _layers(
                 output, end = _packed(step, given, sizes, state, recurrent, direction == 1)
             outputs.append(output)
             ends.append(end)
-        input = outputs[0] if len(outputs) == 1 else mt.cat(outputs, -1)
+        input = outputs[0] if len(outputs) == 1 else cat(outputs, -1)
         if dropout and train and layer < count - 1:
             input = _dropout(input, dropout, True)
-    return input, *(mt.stack(parts) for parts in zip(*ends, strict=True))
+    return input, *(stack(parts) for parts in zip(*ends, strict=True))
 
 
-def _run(step: _Step, args: tuple[Any, ...], more: dict[str, Any], states: int) -> tuple[mt.Tensor, ...]:
+def _run(step: _Step, args: tuple[Any, ...], more: dict[str, Any], states: int) -> tuple[Tensor, ...]:
     """Run layers with PyTorch's two forms of arguments: for sequences in a tensor, or packed ones."""
     names = ("has_biases", "num_layers", "dropout", "train", "bidirectional")
     packed = "batch_sizes" in more or (len(args) > 2 and not isinstance(args[2], (list, tuple)))
@@ -181,7 +179,7 @@ def _run(step: _Step, args: tuple[Any, ...], more: dict[str, Any], states: int) 
     if missing := [name for name in places if name not in given]:
         raise TypeError(f"missing arguments: {', '.join(missing)}")
     input, hx = given[lead[0]], given["hx"]
-    first = (hx,) if isinstance(hx, mt.Tensor) else tuple(hx)
+    first = (hx,) if isinstance(hx, Tensor) else tuple(hx)
     if len(first) != states:
         raise RuntimeError(f"expected {states} hidden states, got {len(first)}")
     turned = not packed and given["batch_first"]
@@ -198,7 +196,7 @@ def _run(step: _Step, args: tuple[Any, ...], more: dict[str, Any], states: int) 
 
 @composite(method=False)
 @autocast("lower", "lower")
-def lstm(*args: Any, **kwargs: Any) -> tuple[mt.Tensor, mt.Tensor, mt.Tensor]:
+def lstm(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor, Tensor]:
     """Return the hidden states of LSTM layers, and the last hidden and cell states of all.
 
     ``lstm(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first)`` with ``input``
@@ -210,7 +208,7 @@ def lstm(*args: Any, **kwargs: Any) -> tuple[mt.Tensor, mt.Tensor, mt.Tensor]:
 
 
 def _offer(name: str, step: _Step, what: str, cpu: str = "lower") -> None:
-    def call(*args: Any, **kwargs: Any) -> tuple[mt.Tensor, mt.Tensor]:
+    def call(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         output, hidden = _run(step, args, kwargs, 1)
         return output, hidden
 
@@ -226,13 +224,13 @@ _offer("rnn_relu", _relu_step, "plain recurrent, rectified")
 @composite(method=False)
 @autocast("", "lower")
 def lstm_cell(
-    input: mt.Tensor,
-    hx: Sequence[mt.Tensor],
-    w_ih: mt.Tensor,
-    w_hh: mt.Tensor,
-    b_ih: mt.Tensor | None = None,
-    b_hh: mt.Tensor | None = None,
-) -> tuple[mt.Tensor, mt.Tensor]:
+    input: Tensor,
+    hx: Sequence[Tensor],
+    w_ih: Tensor,
+    w_hh: Tensor,
+    b_ih: Tensor | None = None,
+    b_hh: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
     """Return the hidden and the cell state ``[N, H]`` after one step of an LSTM."""
     hidden, cell = _lstm_step(_linear(input, w_ih, b_ih), (hx[0], hx[1]), w_hh, b_hh, None)
     return hidden, cell
@@ -240,13 +238,13 @@ def lstm_cell(
 
 def _offer_cell(name: str, step: _Step, what: str, cpu: str = "lower") -> None:
     def call(
-        input: mt.Tensor,
-        hx: mt.Tensor,
-        w_ih: mt.Tensor,
-        w_hh: mt.Tensor,
-        b_ih: mt.Tensor | None = None,
-        b_hh: mt.Tensor | None = None,
-    ) -> mt.Tensor:
+        input: Tensor,
+        hx: Tensor,
+        w_ih: Tensor,
+        w_hh: Tensor,
+        b_ih: Tensor | None = None,
+        b_hh: Tensor | None = None,
+    ) -> Tensor:
         return step(_linear(input, w_ih, b_ih), (hx,), w_hh, b_hh, None)[0]
 
     call.__doc__ = f"Return the hidden state ``[N, H]`` after one step of a {what} layer."

@@ -13,7 +13,9 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-import minitensor as mt
+from minitensor import _C
+from minitensor._C import Tensor, bfloat16, float16, float32, float64, int32, int64, uint8
+from minitensor._functions import tensor
 from minitensor._warning import users_level
 from minitensor.ops import ROWS
 
@@ -113,7 +115,7 @@ def _joined(taps: Taps) -> Taps:
     return tuple(map(tuple, places)), tuple(map(tuple, weights))
 
 
-def _along_bytes(x: mt.Tensor, dim: int, taps: Taps) -> mt.Tensor:
+def _along_bytes(x: Tensor, dim: int, taps: Taps) -> Tensor:
     """Return weighted sums of bytes, rounded to bytes: as PyTorch's, with weights of 15 bits and a common exponent."""
     taps = _joined(taps)
     largest = max(w for weights in taps[1] for w in weights)
@@ -121,42 +123,42 @@ def _along_bytes(x: mt.Tensor, dim: int, taps: Taps) -> mt.Tensor:
     while bits < 22 and int(0.5 + largest * (1 << (bits + 1))) < 1 << 15:
         bits += 1
     whole = tuple(tuple(float(int(math.copysign(0.5, w) + w * (1 << bits))) for w in row) for row in taps[1])
-    total = _along(x.to(mt.int32), dim, (taps[0], whole))
-    return ((total + (1 << bits >> 1)) >> bits).clamp(0, 255).to(mt.uint8)
+    total = _along(x.to(int32), dim, (taps[0], whole))
+    return ((total + (1 << bits >> 1)) >> bits).clamp(0, 255).to(uint8)
 
 
-def _along(x: mt.Tensor, dim: int, taps: Taps) -> mt.Tensor:
-    if x.dtype == mt.uint8 and len(taps[0]) > 1:
+def _along(x: Tensor, dim: int, taps: Taps) -> Tensor:
+    if x.dtype == uint8 and len(taps[0]) > 1:
         return _along_bytes(x, dim, taps)
     result: Any = None
     shape = [1] * x.dim()
     shape[dim] = len(taps[0][0]) if taps[0] else 0
     for places, weights in zip(*taps, strict=True):
-        part = x.index_select(dim, mt.tensor(places, dtype=mt.int64, device=x.device))
+        part = x.index_select(dim, tensor(places, dtype=int64, device=x.device))
         if len(taps[0]) > 1:
-            part = part * mt.tensor(weights, dtype=x.dtype, device=x.device).reshape(shape)
+            part = part * tensor(weights, dtype=x.dtype, device=x.device).reshape(shape)
         result = part if result is None else result + part
     return result
 
 
-def _flat(taps: tuple[Taps | None, ...], dtype: mt.dtype) -> tuple[mt.Tensor, mt.Tensor, tuple[int, ...]]:
+def _flat(taps: tuple[Taps | None, ...], dtype: _C.dtype) -> tuple[Tensor, Tensor, tuple[int, ...]]:
     """Return the places and the weights of every dimension, one after the other, and how many taps each has."""
     given = [t for t in taps if t is not None]
     places = [p for t in given for row in t[0] for p in row]
     weights = [w for t in given for row in t[1] for w in row]
     counts = tuple(0 if t is None else len(t[0]) for t in taps)
-    return mt.tensor(places, dtype=mt.int64), mt.tensor(weights, dtype=dtype), counts
+    return tensor(places, dtype=int64), tensor(weights, dtype=dtype), counts
 
 
 def interpolate(
-    input: mt.Tensor,
+    input: Tensor,
     size: int | Sequence[int] | None = None,
     scale_factor: float | Sequence[float] | None = None,
     mode: str = "nearest",
     align_corners: bool | None = None,
     recompute_scale_factor: bool | None = None,
     antialias: bool = False,
-) -> mt.Tensor:
+) -> Tensor:
     """Return signals ``[N, C, L]``, images ``[N, C, H, W]`` or volumes ``[N, C, D, H, W]`` in another size.
 
     ``mode`` is "nearest", "nearest-exact", "linear", "bilinear", "trilinear", "bicubic" or "area". ``align_corners``
@@ -208,15 +210,15 @@ def interpolate(
         from minitensor.nn.functional import adaptive_pooling
 
         pool = getattr(adaptive_pooling, f"adaptive_avg_pool{rank}d")
-        area: mt.Tensor = pool(input, sizes)
+        area: Tensor = pool(input, sizes)
         return area
     kind = mode if mode.startswith("nearest") else "cubic" if mode == "bicubic" else "linear"
-    if linear and input.dtype in (mt.float16, mt.bfloat16):
-        wide = input.to(mt.float32)  # rounded once, at the end
+    if linear and input.dtype in (float16, bfloat16):
+        wide = input.to(float32)  # rounded once, at the end
         again = (size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
         return interpolate(wide, *again).to(input.dtype)
     result = input
-    precise = input.dtype == mt.float64 or (linear and input.dtype == mt.uint8)
+    precise = input.dtype == float64 or (linear and input.dtype == uint8)
     taps: list[Taps | None] = []
     for d in range(rank):
         n, out = input.shape[2 + d], sizes[d]
@@ -225,9 +227,9 @@ def interpolate(
             taps.append(None)
         else:
             taps.append(_taps(n, out, kind, align_corners, scale, antialias, precise))
-    if linear and input.dtype in (mt.float32, mt.float64):
+    if linear and input.dtype in (float32, float64):
         places, weights, counts = _flat(tuple(taps), input.dtype)
-        whole: mt.Tensor = _resample(input, places.to(input.device), weights.to(input.device), counts, tuple(sizes))
+        whole: Tensor = _resample(input, places.to(input.device), weights.to(input.device), counts, tuple(sizes))
         return whole
     # The last dimension first; where there is little to do the order does not matter.
     for d in reversed(range(rank)):
@@ -236,7 +238,7 @@ def interpolate(
     return result if result is not input else input.clone()
 
 
-def _sizes(input: mt.Tensor, rank: int, size: Any, scale_factor: Any) -> tuple[list[int], list[float] | None]:
+def _sizes(input: Tensor, rank: int, size: Any, scale_factor: Any) -> tuple[list[int], list[float] | None]:
     if size is not None and scale_factor is not None:
         raise ValueError("only one of size or scale_factor should be defined")
     if size is not None:
@@ -265,12 +267,12 @@ def _sizes(input: mt.Tensor, rank: int, size: Any, scale_factor: Any) -> tuple[l
 
 
 def upsample(
-    input: mt.Tensor,
+    input: Tensor,
     size: int | Sequence[int] | None = None,
     scale_factor: float | Sequence[float] | None = None,
     mode: str = "nearest",
     align_corners: bool | None = None,
-) -> mt.Tensor:
+) -> Tensor:
     """:func:`interpolate`, under its old name."""
     warnings.warn(
         "`nn.functional.upsample` is deprecated. Use `nn.functional.interpolate` instead.", stacklevel=users_level()
@@ -278,7 +280,7 @@ def upsample(
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
-def upsample_nearest(input: mt.Tensor, size: int | Sequence[int] | None = None, scale_factor: Any = None) -> mt.Tensor:
+def upsample_nearest(input: Tensor, size: int | Sequence[int] | None = None, scale_factor: Any = None) -> Tensor:
     """:func:`interpolate` with mode "nearest", under its old name."""
     warnings.warn(
         "`nn.functional.upsample_nearest` is deprecated. Use `nn.functional.interpolate` instead.",
@@ -287,7 +289,7 @@ def upsample_nearest(input: mt.Tensor, size: int | Sequence[int] | None = None, 
     return interpolate(input, size, scale_factor, mode="nearest")
 
 
-def upsample_bilinear(input: mt.Tensor, size: int | Sequence[int] | None = None, scale_factor: Any = None) -> mt.Tensor:
+def upsample_bilinear(input: Tensor, size: int | Sequence[int] | None = None, scale_factor: Any = None) -> Tensor:
     """:func:`interpolate` with mode "bilinear" and aligned corners, under its old name."""
     warnings.warn(
         "`nn.functional.upsample_bilinear` is deprecated. Use `nn.functional.interpolate` instead.",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import minitensor as mt
+from minitensor import _C
+from minitensor._C import Tensor
 from minitensor.composite import composite
 from minitensor.ops.elementwise import row_major
 
@@ -10,7 +11,7 @@ __all__ = ["channel_shuffle", "native_channel_shuffle", "pixel_shuffle", "pixel_
 
 
 @composite(method=False)
-def pixel_shuffle(input: mt.Tensor, upscale_factor: int) -> mt.Tensor:
+def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """Return ``[..., C, H * r, W * r]`` of ``[..., C * r ** 2, H, W]``: channels become blocks of pixels."""
     r = upscale_factor
     if input.dim() < 3:
@@ -28,11 +29,11 @@ def pixel_shuffle(input: mt.Tensor, upscale_factor: int) -> mt.Tensor:
     k = len(lead)
     split = input.reshape((*lead, channels // (r * r), r, r, height, width))
     moved = split.permute((*range(k), k, k + 3, k + 1, k + 4, k + 2))
-    return mt._C.forget_base(row_major(moved).reshape((*lead, channels // (r * r), height * r, width * r)))
+    return _C.forget_base(row_major(moved).reshape((*lead, channels // (r * r), height * r, width * r)))
 
 
 @composite(method=False)
-def pixel_unshuffle(input: mt.Tensor, downscale_factor: int) -> mt.Tensor:
+def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """Return ``[..., C * r ** 2, H, W]`` of ``[..., C, H * r, W * r]``: blocks of pixels become channels."""
     r = downscale_factor
     if input.dim() < 3:
@@ -52,11 +53,11 @@ def pixel_unshuffle(input: mt.Tensor, downscale_factor: int) -> mt.Tensor:
     k = len(lead)
     split = input.reshape((*lead, channels, height // r, r, width // r, r))
     moved = split.permute((*range(k), k, k + 2, k + 4, k + 1, k + 3))
-    return mt._C.forget_base(row_major(moved).reshape((*lead, channels * r * r, height // r, width // r)))
+    return _C.forget_base(row_major(moved).reshape((*lead, channels * r * r, height // r, width // r)))
 
 
 @composite(method=False)
-def channel_shuffle(input: mt.Tensor, groups: int) -> mt.Tensor:
+def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """Return ``[N, C, ...]`` with the channels dealt out over ``groups``."""
     if input.dim() < 3:
         raise RuntimeError(f"channel_shuffle expects input with > 2 dims, but got input with sizes {list(input.shape)}")
@@ -72,6 +73,6 @@ def channel_shuffle(input: mt.Tensor, groups: int) -> mt.Tensor:
 
 
 @composite(method=False)
-def native_channel_shuffle(input: mt.Tensor, groups: int) -> mt.Tensor:
+def native_channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """:func:`channel_shuffle`."""
     return channel_shuffle(input, groups)

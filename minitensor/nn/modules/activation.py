@@ -5,7 +5,8 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-import minitensor as mt
+from minitensor._C import Tensor
+from minitensor._functions import empty, sigmoid, tanh
 from minitensor._warning import users_level
 from minitensor.nn import functional as F
 from minitensor.nn import init
@@ -76,7 +77,7 @@ class Threshold(_Described):
         self.value = value
         self.inplace = inplace
 
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Apply the function."""
         return F.threshold(input, self.threshold, self.value, self.inplace)
 
@@ -84,7 +85,7 @@ class Threshold(_Described):
 class ReLU(_InPlace):
     """``max(input, 0)``, written over the input if ``inplace``."""
 
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Apply the function."""
         return F.relu(input, inplace=self.inplace)
 
@@ -100,7 +101,7 @@ class RReLU(_Described):
         self.upper = upper
         self.inplace = inplace
 
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Apply the function."""
         return F.rrelu(input, self.lower, self.upper, self.training, self.inplace)
 
@@ -132,7 +133,7 @@ class Hardtanh(_Described):
         if self.max_val <= self.min_val:
             raise AssertionError(f"max_val ({self.max_val}) must be greater than min_val ({self.min_val})")
 
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Apply the function."""
         return F.hardtanh(input, self.min_val, self.max_val, self.inplace)
 
@@ -149,9 +150,9 @@ class ReLU6(Hardtanh):
 class Sigmoid(Module):
     """``1 / (1 + exp(-input))``."""
 
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Apply the function."""
-        return mt.sigmoid(input)
+        return sigmoid(input)
 
 
 class _Quiet(Module):
@@ -167,7 +168,7 @@ class _Quiet(Module):
 class Hardsigmoid(_Quiet):
     """0 below -3, 1 above 3, and a line between."""
 
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Apply the function."""
         return F.hardsigmoid(input, self.inplace)
 
@@ -175,7 +176,7 @@ class Hardsigmoid(_Quiet):
 class Hardswish(_Quiet):
     """The input times its hard sigmoid."""
 
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Apply the function."""
         return F.hardswish(input, self.inplace)
 
@@ -183,15 +184,15 @@ class Hardswish(_Quiet):
 class Tanh(Module):
     """The hyperbolic tangent."""
 
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Apply the function."""
-        return mt.tanh(input)
+        return tanh(input)
 
 
 class SiLU(_InPlace):
     """The input times its sigmoid."""
 
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Apply the function."""
         return F.silu(input, inplace=self.inplace)
 
@@ -199,7 +200,7 @@ class SiLU(_InPlace):
 class Mish(_InPlace):
     """``input * tanh(softplus(input))``."""
 
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Apply the function."""
         return F.mish(input, inplace=self.inplace)
 
@@ -214,7 +215,7 @@ class ELU(_Described):
         self.alpha = alpha
         self.inplace = inplace
 
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Apply the function."""
         return F.elu(input, self.alpha, self.inplace)
 
@@ -229,7 +230,7 @@ class CELU(_Described):
         self.alpha = alpha
         self.inplace = inplace
 
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Apply the function."""
         return F.celu(input, self.alpha, self.inplace)
 
@@ -237,7 +238,7 @@ class CELU(_Described):
 class SELU(_InPlace):
     """ELU, scaled so that mean 0 and variance 1 are kept from layer to layer."""
 
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Apply the function."""
         return F.selu(input, self.inplace)
 
@@ -251,7 +252,7 @@ class GLU(_Described):
         super().__init__()
         self.dim = dim
 
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Apply the function."""
         return F.glu(input, self.dim)
 
@@ -263,7 +264,7 @@ class GELU(Module):
         super().__init__()
         self.approximate = approximate
 
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Apply the function."""
         return F.gelu(input, approximate=self.approximate)
 
@@ -279,7 +280,7 @@ class Hardshrink(Module):
         super().__init__()
         self.lambd = lambd
 
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Apply the function."""
         return F.hardshrink(input, self.lambd)
 
@@ -298,7 +299,7 @@ class LeakyReLU(_Described):
         self.negative_slope = negative_slope
         self.inplace = inplace
 
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Apply the function."""
         return F.leaky_relu(input, self.negative_slope, self.inplace)
 
@@ -306,7 +307,7 @@ class LeakyReLU(_Described):
 class LogSigmoid(Module):
     """The logarithm of the sigmoid."""
 
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Apply the function."""
         return F.logsigmoid(input)
 
@@ -321,7 +322,7 @@ class Softplus(_Described):
         self.beta = beta
         self.threshold = threshold
 
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Apply the function."""
         return F.softplus(input, self.beta, self.threshold)
 
@@ -333,7 +334,7 @@ class Softshrink(Module):
         super().__init__()
         self.lambd = lambd
 
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Apply the function."""
         return F.softshrink(input, self.lambd)
 
@@ -351,14 +352,14 @@ class PReLU(_Described):
         super().__init__()
         self.num_parameters = num_parameters
         self.init = init
-        self.weight = Parameter(mt.empty(num_parameters, device=device, dtype=dtype))
+        self.weight = Parameter(empty(num_parameters, device=device, dtype=dtype))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Set the slopes to the first one."""
         init.constant_(self.weight, self.init)
 
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Apply the function."""
         return F.prelu(input, self.weight)
 
@@ -366,7 +367,7 @@ class PReLU(_Described):
 class Softsign(Module):
     """``input / (1 + |input|)``."""
 
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Apply the function."""
         return F.softsign(input)
 
@@ -374,7 +375,7 @@ class Softsign(Module):
 class Tanhshrink(Module):
     """``input - tanh(input)``."""
 
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Apply the function."""
         return F.tanhshrink(input)
 
@@ -391,7 +392,7 @@ class _AlongDim(_Described):
 class Softmin(_AlongDim):
     """Softmax of the negative input."""
 
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Apply the function."""
         return F.softmin(input, self.dim)
 
@@ -399,7 +400,7 @@ class Softmin(_AlongDim):
 class Softmax(_AlongDim):
     """``exp(input) / exp(input).sum(dim)``."""
 
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Apply the function."""
         return F.softmax(input, self.dim)
 
@@ -407,7 +408,7 @@ class Softmax(_AlongDim):
 class Softmax2d(Module):
     """Softmax over the channels of ``[N, C, H, W]`` or ``[C, H, W]``."""
 
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Apply the function."""
         if input.dim() not in (3, 4):
             raise ValueError(f"Softmax2d: expected input to be 3D or 4D, got {input.dim()}D instead")
@@ -417,6 +418,6 @@ class Softmax2d(Module):
 class LogSoftmax(_AlongDim):
     """The logarithm of softmax, computed without leaving the logarithmic scale."""
 
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Apply the function."""
         return F.log_softmax(input, self.dim)

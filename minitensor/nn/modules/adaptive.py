@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import minitensor as mt
+from minitensor._C import Tensor
+from minitensor._functions import argmax, cat
 from minitensor.nn import functional as F
 from minitensor.nn.modules.container import ModuleList, Sequential
 from minitensor.nn.modules.linear import Linear
@@ -15,8 +16,8 @@ __all__ = ["AdaptiveLogSoftmaxWithLoss"]
 
 
 class _ASMoutput(NamedTuple):
-    output: mt.Tensor
-    loss: mt.Tensor
+    output: Tensor
+    loss: Tensor
 
 
 class AdaptiveLogSoftmaxWithLoss(Module):
@@ -73,7 +74,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             projection.reset_parameters()
             classes.reset_parameters()
 
-    def forward(self, input_: mt.Tensor, target_: mt.Tensor) -> Any:
+    def forward(self, input_: Tensor, target_: Tensor) -> Any:
         """Return the log-probabilities of the targets ``[N]``, and their mean, negated, as ``(output, loss)``."""
         if target_.dim() > 1:
             raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
@@ -108,24 +109,24 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         loss = (-output).mean()
         return _ASMoutput(output if batched else output.squeeze(0), loss)
 
-    def _get_full_log_prob(self, input: mt.Tensor, head_output: mt.Tensor) -> mt.Tensor:
+    def _get_full_log_prob(self, input: Tensor, head_output: Tensor) -> Tensor:
         head = F.log_softmax(head_output, dim=1)
         parts = [head[:, : self.shortlist_size]]
         for i in range(self.n_clusters):
             within = F.log_softmax(self.tail[i](input), dim=1)
             parts.append(within + head[:, self.shortlist_size + i].unsqueeze(1))
-        return mt.cat(parts, 1)
+        return cat(parts, 1)
 
-    def log_prob(self, input: mt.Tensor) -> mt.Tensor:
+    def log_prob(self, input: Tensor) -> Tensor:
         """Return the log-probabilities of all classes, ``[N, n_classes]``."""
         return self._get_full_log_prob(input, self.head(input))
 
-    def predict(self, input: mt.Tensor) -> mt.Tensor:
+    def predict(self, input: Tensor) -> Tensor:
         """Return the likeliest classes, ``[N]``; tails are computed only for rows whose head says a cluster."""
         head_output = self.head(input)
-        output = mt.argmax(head_output, dim=1)
+        output = argmax(head_output, dim=1)
         clustered = (output >= self.shortlist_size).nonzero().squeeze(1)
         if clustered.numel() == 0:
             return output
         chosen = self._get_full_log_prob(input.index_select(0, clustered), head_output.index_select(0, clustered))
-        return output.index_copy(0, clustered, mt.argmax(chosen, dim=1))
+        return output.index_copy(0, clustered, argmax(chosen, dim=1))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import minitensor as mt
+from minitensor._C import Tensor
+from minitensor._functions import empty
 from minitensor.nn import functional as F
 from minitensor.nn import init
 from minitensor.nn.modules.linear import NonDynamicallyQuantizableLinear
@@ -61,7 +62,7 @@ class MultiheadAttention(Module):
             raise AssertionError("embed_dim must be divisible by num_heads")
 
         def made(name: str, *shape: int, wanted: bool) -> None:
-            self.register_parameter(name, Parameter(mt.empty(shape, device=device, dtype=dtype)) if wanted else None)
+            self.register_parameter(name, Parameter(empty(shape, device=device, dtype=dtype)) if wanted else None)
 
         # What there is of these is drawn in the order in which it stands here.
         same = self._qkv_same_embed_dim
@@ -99,15 +100,15 @@ class MultiheadAttention(Module):
 
     def forward(
         self,
-        query: mt.Tensor,
-        key: mt.Tensor,
-        value: mt.Tensor,
-        key_padding_mask: mt.Tensor | None = None,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_padding_mask: Tensor | None = None,
         need_weights: bool = True,
-        attn_mask: mt.Tensor | None = None,
+        attn_mask: Tensor | None = None,
         average_attn_weights: bool = True,
         is_causal: bool = False,
-    ) -> tuple[mt.Tensor, mt.Tensor | None]:
+    ) -> tuple[Tensor, Tensor | None]:
         """Return the attention, and its weights if ``need_weights``."""
         turned = self.batch_first and query.dim() == 3
         if turned:
@@ -143,8 +144,8 @@ class MultiheadAttention(Module):
         return (result.transpose(1, 0) if turned else result), weights
 
     def merge_masks(
-        self, attn_mask: mt.Tensor | None, key_padding_mask: mt.Tensor | None, query: mt.Tensor
-    ) -> tuple[mt.Tensor | None, int | None]:
+        self, attn_mask: Tensor | None, key_padding_mask: Tensor | None, query: Tensor
+    ) -> tuple[Tensor | None, int | None]:
         """Return both masks as one, and its kind: 1 for keys alone ``[N, S]``, 2 for ``[N, heads, L, S]``."""
         if attn_mask is None:
             return key_padding_mask, None if key_padding_mask is None else 1

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import minitensor as mt
+from minitensor import _functions
+from minitensor._C import Tensor
+from minitensor._functions import empty, ones, zeros
 from minitensor.nn import functional as F
 from minitensor.nn import init
 from minitensor.nn.modules.lazy import LazyModuleMixin
@@ -22,7 +24,7 @@ __all__ = [
 ]
 
 
-def check_dims(input: mt.Tensor, *allowed: int) -> None:
+def check_dims(input: Tensor, *allowed: int) -> None:
     """ValueError for inputs of other numbers of dimensions."""
     if input.dim() not in allowed:
         expected = " or ".join(f"{n}D" for n in allowed)
@@ -36,9 +38,9 @@ class _NormBase(Module):
     num_features: int
     weight: Any
     bias: Any
-    running_mean: mt.Tensor | None
-    running_var: mt.Tensor | None
-    num_batches_tracked: mt.Tensor | None
+    running_mean: Tensor | None
+    running_var: Tensor | None
+    num_batches_tracked: Tensor | None
 
     def __init__(
         self,
@@ -59,12 +61,12 @@ class _NormBase(Module):
         self.affine = affine
         self.track_running_stats = track_running_stats
         for name, wanted in (("weight", affine), ("bias", affine and bias)):
-            made = Parameter(mt.empty(num_features, device=device, dtype=dtype)) if wanted else None
+            made = Parameter(empty(num_features, device=device, dtype=dtype)) if wanted else None
             self.register_parameter(name, made)
         tracked = track_running_stats
-        self.register_buffer("running_mean", mt.zeros(num_features, device=device, dtype=dtype) if tracked else None)
-        self.register_buffer("running_var", mt.ones(num_features, device=device, dtype=dtype) if tracked else None)
-        self.register_buffer("num_batches_tracked", mt.tensor(0, device=device) if tracked else None)
+        self.register_buffer("running_mean", zeros(num_features, device=device, dtype=dtype) if tracked else None)
+        self.register_buffer("running_var", ones(num_features, device=device, dtype=dtype) if tracked else None)
+        self.register_buffer("num_batches_tracked", _functions.tensor(0, device=device) if tracked else None)
         self.reset_parameters()
 
     def reset_running_stats(self) -> None:
@@ -82,7 +84,7 @@ class _NormBase(Module):
             if self.bias is not None:
                 init.zeros_(self.bias)
 
-    def _check_input_dim(self, input: mt.Tensor) -> None:
+    def _check_input_dim(self, input: Tensor) -> None:
         raise NotImplementedError
 
     def extra_repr(self) -> str:
@@ -98,7 +100,7 @@ class _NormBase(Module):
         if self.track_running_stats and (local_metadata.get("version") or 0) < 2:
             # The first version didn't count batches.
             own = self.num_batches_tracked
-            count = own if own is not None and not own.is_meta else mt.tensor(0)
+            count = own if own is not None and not own.is_meta else _functions.tensor(0)
             state_dict.setdefault(prefix + "num_batches_tracked", count)
         super()._load_from_state_dict(state_dict, prefix, local_metadata, *others)
 
@@ -106,7 +108,7 @@ class _NormBase(Module):
 class _BatchNorm(_NormBase):
     """Normalises every feature by the batch's statistics, or by the running ones."""
 
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Return the normalised input; when training, the running statistics move towards the batch's."""
         self._check_input_dim(input)
         momentum: Any = 0.0 if self.momentum is None else self.momentum
@@ -130,21 +132,21 @@ class _BatchNorm(_NormBase):
 class BatchNorm1d(_BatchNorm):
     """Normalises the features of ``[N, C]`` or ``[N, C, L]`` over everything but ``C``. See ``F.batch_norm``."""
 
-    def _check_input_dim(self, input: mt.Tensor) -> None:
+    def _check_input_dim(self, input: Tensor) -> None:
         check_dims(input, 2, 3)
 
 
 class BatchNorm2d(_BatchNorm):
     """Normalises the channels of ``[N, C, H, W]`` over everything but ``C``. See ``F.batch_norm``."""
 
-    def _check_input_dim(self, input: mt.Tensor) -> None:
+    def _check_input_dim(self, input: Tensor) -> None:
         check_dims(input, 4)
 
 
 class BatchNorm3d(_BatchNorm):
     """Normalises the channels of ``[N, C, D, H, W]`` over everything but ``C``. See ``F.batch_norm``."""
 
-    def _check_input_dim(self, input: mt.Tensor) -> None:
+    def _check_input_dim(self, input: Tensor) -> None:
         check_dims(input, 5)
 
 
@@ -172,14 +174,14 @@ class _LazyNormBase(LazyModuleMixin, _NormBase):
         if track_running_stats:
             self.running_mean = UninitializedBuffer(device=device, dtype=dtype)
             self.running_var = UninitializedBuffer(device=device, dtype=dtype)
-            self.num_batches_tracked = mt.tensor(0, device=device)
+            self.num_batches_tracked = _functions.tensor(0, device=device)
 
     def reset_parameters(self) -> None:
         """Start anew, if there is anything yet."""
         if not self.has_uninitialized_params() and self.num_features != 0:
             super().reset_parameters()
 
-    def initialize_parameters(self, input: mt.Tensor) -> None:
+    def initialize_parameters(self, input: Tensor) -> None:
         """Make parameters and buffers for the input."""
         if not self.has_uninitialized_params():
             return
@@ -232,7 +234,7 @@ class SyncBatchNorm(_BatchNorm):
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
         self.process_group = process_group
 
-    def _check_input_dim(self, input: mt.Tensor) -> None:
+    def _check_input_dim(self, input: Tensor) -> None:
         if input.dim() < 2:
             raise ValueError(f"expected at least 2D input (got {input.dim()}D input)")
         if input.shape[1] == 0:

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-import minitensor as mt
 from minitensor import _C
+from minitensor._C import Tensor
 from minitensor._warning import users_level
 from minitensor.utils.hooks import BackwardHook, RemovableHandle, add_hook
 
@@ -134,7 +134,7 @@ class Calls(_C.ModuleBase):
             if changed is not None:
                 result = changed
         if boundary is not None:
-            if not isinstance(result, (mt.Tensor, tuple)):
+            if not isinstance(result, (Tensor, tuple)):
                 warnings.warn(
                     "For backward hooks to be called, module output should be a Tensor or a tuple of Tensors but "
                     f"received {type(result)}",
@@ -182,9 +182,9 @@ class Calls(_C.ModuleBase):
 
     def _hook_last_node(self, result: Any, hooks: list[Callable[..., Any]]) -> None:
         found = result
-        while not isinstance(found, mt.Tensor):
+        while not isinstance(found, Tensor):
             if isinstance(found, dict):
-                found = next(v for v in found.values() if isinstance(v, mt.Tensor))
+                found = next(v for v in found.values() if isinstance(v, Tensor))
             else:
                 found = found[0]
         if (node := found.grad_fn) is not None:
@@ -257,4 +257,6 @@ class Calls(_C.ModuleBase):
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Have calls of the module run as compiled programs; the arguments are those of ``minitensor.compile``."""
-        self._compiled_call_impl = mt.compile(self._call_impl, *args, **kwargs)
+        from minitensor.compiler import compile
+
+        self._compiled_call_impl = compile(self._call_impl, *args, **kwargs)

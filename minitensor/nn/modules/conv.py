@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import minitensor as mt
+from minitensor._C import Tensor
+from minitensor._functions import empty
 from minitensor.nn import functional as F
 from minitensor.nn import init
 from minitensor.nn.modules.lazy import LazyModuleMixin
@@ -78,9 +79,9 @@ class _ConvNd(Module):
         self.padding_mode = padding_mode
         self._reversed_padding_repeated_twice = self._both_sides()
         first, second = (in_channels, out_channels) if transposed else (out_channels, in_channels)
-        self.weight = Parameter(mt.empty((first, second // groups, *kernel_size), device=device, dtype=dtype))
+        self.weight = Parameter(empty((first, second // groups, *kernel_size), device=device, dtype=dtype))
         if bias:
-            self.bias = Parameter(mt.empty(out_channels, device=device, dtype=dtype))
+            self.bias = Parameter(empty(out_channels, device=device, dtype=dtype))
         else:
             self.register_parameter("bias", None)
         self.reset_parameters()
@@ -125,7 +126,7 @@ class _ConvNd(Module):
         super().__setstate__(state)
         self.__dict__.setdefault("padding_mode", "zeros")
 
-    def _conv_forward(self, input: mt.Tensor, weight: mt.Tensor, bias: mt.Tensor | None) -> mt.Tensor:
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         function = _FUNCTIONS[len(self.kernel_size)]
         if self.padding_mode == "zeros":
             return function(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)
@@ -173,7 +174,7 @@ class _Conv(_ConvNd):
             dtype=dtype,
         )
 
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Return the convolution of ``[N, C, ...]`` or ``[C, ...]``."""
         return self._conv_forward(input, self.weight, self.bias)
 
@@ -235,7 +236,7 @@ class _ConvTransposeNd(_ConvNd):
             dtype=dtype,
         )
 
-    def _output_padding_for(self, input: mt.Tensor, output_size: Any) -> tuple[int, ...]:
+    def _output_padding_for(self, input: Tensor, output_size: Any) -> tuple[int, ...]:
         """Return what has to be added at the end for results of the size; ValueError if that can't be."""
         if output_size is None:
             return self.output_padding
@@ -260,7 +261,7 @@ class _ConvTransposeNd(_ConvNd):
             )
         return tuple(size - low for size, low in zip(wanted, least, strict=True))
 
-    def forward(self, input: mt.Tensor, output_size: Any = None) -> mt.Tensor:
+    def forward(self, input: Tensor, output_size: Any = None) -> Tensor:
         """Return the transposed convolution; ``output_size`` chooses among the sizes that a stride allows."""
         return _TRANSPOSED[self._rank](  # type: ignore[no-any-return]
             input,
@@ -316,7 +317,7 @@ class _LazyConvXdMixin(LazyModuleMixin):
         if not self.has_uninitialized_params() and self.in_channels != 0:
             super().reset_parameters()  # type: ignore[misc]
 
-    def initialize_parameters(self: Any, input: mt.Tensor, *args: Any, **kwargs: Any) -> None:
+    def initialize_parameters(self: Any, input: Tensor, *args: Any, **kwargs: Any) -> None:
         """Make the parameters for the input."""
         if not self.has_uninitialized_params():
             return
@@ -331,7 +332,7 @@ class _LazyConvXdMixin(LazyModuleMixin):
             self.bias.materialize((self.out_channels,))
         self.reset_parameters()
 
-    def _get_in_channels(self: Any, input: mt.Tensor) -> int:
+    def _get_in_channels(self: Any, input: Tensor) -> int:
         rank = self._rank
         if input.dim() not in (rank + 1, rank + 2):
             raise RuntimeError(

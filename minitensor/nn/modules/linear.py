@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import minitensor as mt
+from minitensor._C import Tensor
+from minitensor._functions import empty
+from minitensor.autograd import no_grad
 from minitensor.nn import functional as F
 from minitensor.nn import init
 from minitensor.nn.modules.lazy import LazyModuleMixin
@@ -21,7 +23,7 @@ class Identity(Module):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
 
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Return ``input``."""
         return input
 
@@ -43,9 +45,9 @@ class Linear(Module):
         super().__init__()
         self.in_features = in_features
         self.out_features = out_features
-        self.weight = Parameter(mt.empty((out_features, in_features), device=device, dtype=dtype))
+        self.weight = Parameter(empty((out_features, in_features), device=device, dtype=dtype))
         if bias:
-            self.bias = Parameter(mt.empty(out_features, device=device, dtype=dtype))
+            self.bias = Parameter(empty(out_features, device=device, dtype=dtype))
         else:
             self.register_parameter("bias", None)
         self.reset_parameters()
@@ -58,7 +60,7 @@ class Linear(Module):
             bound = 1 / math.sqrt(self.in_features) if self.in_features > 0 else 0
             init.uniform_(self.bias, -bound, bound)
 
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Return ``input @ weight.T + bias``."""
         return F.linear(input, self.weight, self.bias)
 
@@ -91,9 +93,9 @@ class Bilinear(Module):
         self.in1_features = in1_features
         self.in2_features = in2_features
         self.out_features = out_features
-        self.weight = Parameter(mt.empty((out_features, in1_features, in2_features), device=device, dtype=dtype))
+        self.weight = Parameter(empty((out_features, in1_features, in2_features), device=device, dtype=dtype))
         if bias:
-            self.bias = Parameter(mt.empty(out_features, device=device, dtype=dtype))
+            self.bias = Parameter(empty(out_features, device=device, dtype=dtype))
         else:
             self.register_parameter("bias", None)
         self.reset_parameters()
@@ -105,7 +107,7 @@ class Bilinear(Module):
         if self.bias is not None:
             init.uniform_(self.bias, -bound, bound)
 
-    def forward(self, input1: mt.Tensor, input2: mt.Tensor) -> mt.Tensor:
+    def forward(self, input1: Tensor, input2: Tensor) -> Tensor:
         """Return the form's values."""
         return F.bilinear(input1, input2, self.weight, self.bias)
 
@@ -136,10 +138,10 @@ class LazyLinear(LazyModuleMixin, Linear):
         if not self.has_uninitialized_params() and self.in_features != 0:
             super().reset_parameters()
 
-    def initialize_parameters(self, input: mt.Tensor) -> None:
+    def initialize_parameters(self, input: Tensor) -> None:
         """Make the parameters for the input."""
         if self.has_uninitialized_params():
-            with mt.no_grad():
+            with no_grad():
                 self.in_features = input.shape[-1]
                 self.weight.materialize((self.out_features, self.in_features))
                 if self.bias is not None:

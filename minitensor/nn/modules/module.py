@@ -7,7 +7,10 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Any, TypeVar
 
-import minitensor as mt
+from minitensor import _C
+from minitensor._C import Tensor, float16, float32, float64
+from minitensor._functions import empty_like
+from minitensor.autograd import no_grad
 from minitensor.autograd.gradients import clear_gradients
 from minitensor.nn.modules.calls import (
     Calls,
@@ -138,7 +141,7 @@ class Module(Calls, State):
                 self._refuse(name, value, "child module", "torch.nn.Module or None")
             self._modules[name] = _registered(_global_module_registration_hooks, self, name, None)
         elif name in self._buffers or isinstance(value, Buffer):
-            if value is not None and not isinstance(value, mt.Tensor):
+            if value is not None and not isinstance(value, Tensor):
                 self._refuse(name, value, "buffer", "torch.nn.Buffer, torch.Tensor or None")
             if isinstance(value, Buffer):
                 self._forget(name, but=self._buffers)
@@ -183,10 +186,10 @@ class Module(Calls, State):
             )
         self._parameters[name] = _registered(_global_parameter_registration_hooks, self, name, param)
 
-    def register_buffer(self, name: str, tensor: mt.Tensor | None, persistent: bool = True) -> None:
+    def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """Add a tensor that is state but no parameter; if ``persistent`` it is part of :meth:`state_dict`."""
         self._check_name("buffer", name, self._buffers)
-        if tensor is not None and not isinstance(tensor, mt.Tensor):
+        if tensor is not None and not isinstance(tensor, Tensor):
             raise TypeError(
                 f"cannot assign '{_typename(tensor)}' object to buffer '{name}' (torch Tensor or None required)"
             )
@@ -261,13 +264,13 @@ class Module(Calls, State):
         """Yield the parameters with their dotted names."""
         return self._named_members(lambda module: module._parameters.items(), prefix, recurse, remove_duplicate)
 
-    def buffers(self, recurse: bool = True) -> Iterator[mt.Tensor]:
+    def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
         """Yield the buffers, each once."""
         return (buffer for _, buffer in self.named_buffers(recurse=recurse))
 
     def named_buffers(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
-    ) -> Iterator[tuple[str, mt.Tensor]]:
+    ) -> Iterator[tuple[str, Tensor]]:
         """Yield the buffers with their dotted names."""
         return self._named_members(lambda module: module._buffers.items(), prefix, recurse, remove_duplicate)
 
@@ -326,7 +329,7 @@ class Module(Calls, State):
             raise AttributeError(f"`{name}` is not an nn.Parameter")
         return found
 
-    def get_buffer(self, target: str) -> mt.Tensor:
+    def get_buffer(self, target: str) -> Tensor:
         """Return the buffer of the dotted name ``target``."""
         module, name, found = self._member(target)
         if name not in module._buffers:
@@ -377,7 +380,7 @@ class Module(Calls, State):
                 f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}"
             )
 
-        def convert(tensor: mt.Tensor) -> mt.Tensor:
+        def convert(tensor: Tensor) -> Tensor:
             takes_dtype = tensor.is_floating_point() or tensor.is_complex()
             options: dict[str, Any] = {"dtype": dtype} if takes_dtype and dtype is not None else {}
             if device is not None:
@@ -392,24 +395,24 @@ class Module(Calls, State):
         """Convert all parameters and buffers to the dtype."""
         return self._apply(lambda tensor: tensor.type(dst_type))
 
-    def _floats(self: M, dtype: mt.dtype) -> M:
+    def _floats(self: M, dtype: _C.dtype) -> M:
         return self._apply(lambda tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor)
 
     def float(self: M) -> M:
         """Convert floating-point parameters and buffers to float32."""
-        return self._floats(mt.float32)
+        return self._floats(float32)
 
     def double(self: M) -> M:
         """Convert floating-point parameters and buffers to float64."""
-        return self._floats(mt.float64)
+        return self._floats(float64)
 
     def half(self: M) -> M:
         """Convert floating-point parameters and buffers to float16."""
-        return self._floats(mt.float16)
+        return self._floats(float16)
 
     def bfloat16(self: M) -> M:
         """Convert floating-point parameters and buffers to bfloat16."""
-        return self._floats(mt.bfloat16)
+        return self._floats(_C.bfloat16)
 
     def cuda(self: M, device: Any = None) -> M:
         """Move parameters and buffers to a CUDA device, by default the current one."""
@@ -421,17 +424,17 @@ class Module(Calls, State):
 
     def to_empty(self: M, *, device: Any, recurse: bool = True) -> M:
         """Move parameters and buffers to a device without their values."""
-        return self._apply(lambda tensor: mt.empty_like(tensor, device=device), recurse=recurse)
+        return self._apply(lambda tensor: empty_like(tensor, device=device), recurse=recurse)
 
     def share_memory(self: M) -> M:
         """Move parameters and buffers to memory that other processes can share."""
         return self._apply(lambda tensor: tensor.share_memory_())
 
-    def _apply(self: M, fn: Callable[[mt.Tensor], mt.Tensor], recurse: bool = True) -> M:
+    def _apply(self: M, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> M:
         if recurse:
             for module in self.children():
                 module._apply(fn)
-        with mt.no_grad():
+        with no_grad():
             for param in self._parameters.values():
                 if param is None:
                     continue
@@ -491,7 +494,7 @@ class Module(Calls, State):
 
 def _typename(value: Any) -> str:
     """The name of a value's type as PyTorch's messages have it."""
-    if isinstance(value, mt.Tensor):
+    if isinstance(value, Tensor):
         return str(value.type())
     module = type(value).__module__
     return type(value).__qualname__ if module == "builtins" else f"{module}.{type(value).__qualname__}"
@@ -499,27 +502,27 @@ def _typename(value: Any) -> str:
 
 def _destination(
     *args: Any,
-    tensor: mt.Tensor | None = None,
+    tensor: Tensor | None = None,
     device: Any = None,
-    dtype: mt.dtype | None = None,
+    dtype: _C.dtype | None = None,
     non_blocking: bool = False,
     copy: bool = False,
     memory_format: Any = None,
-) -> tuple[Any, mt.dtype | None, bool, Any]:
+) -> tuple[Any, _C.dtype | None, bool, Any]:
     """Return device, dtype, `non_blocking` and memory format from the arguments of :meth:`Module.to`."""
     rest = list(args)
-    if rest and isinstance(rest[0], mt.Tensor):
+    if rest and isinstance(rest[0], Tensor):
         tensor = rest.pop(0)
-    elif rest and isinstance(rest[0], mt.dtype):
+    elif rest and isinstance(rest[0], _C.dtype):
         dtype = rest.pop(0)
     elif rest:
         device = rest.pop(0)
-        if rest and (rest[0] is None or isinstance(rest[0], mt.dtype)):
+        if rest and (rest[0] is None or isinstance(rest[0], _C.dtype)):
             dtype = rest.pop(0)
     if tensor is not None:
         device, dtype = tensor.device, tensor.dtype
     if rest:
         non_blocking = rest.pop(0)
-    if device is not None and not isinstance(device, mt.device):
-        device = mt.device(device) if isinstance(device, str) else mt.device("cuda", device)
+    if device is not None and not isinstance(device, _C.device):
+        device = _C.device(device) if isinstance(device, str) else _C.device("cuda", device)
     return device, dtype, non_blocking, memory_format

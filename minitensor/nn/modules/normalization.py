@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import minitensor as mt
+from minitensor._C import Tensor
+from minitensor._functions import empty
 from minitensor.nn import functional as F
 from minitensor.nn import init
 from minitensor.nn.modules.module import Module
@@ -23,7 +24,7 @@ class LocalResponseNorm(Module):
         self.beta = beta
         self.k = k
 
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Return the normalised input."""
         return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
 
@@ -42,7 +43,7 @@ class CrossMapLRN2d(LocalResponseNorm):
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:
         super().__init__(size, alpha, beta, k)
 
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Return the normalised input."""
         if input.dim() != 4:
             raise ValueError(f"CrossMapLRN2d: Expected input to be 4D, got {input.dim()}D instead.")
@@ -79,7 +80,7 @@ class LayerNorm(Module):
         self.eps = eps
         self.elementwise_affine = elementwise_affine
         for name, wanted in (("weight", elementwise_affine), ("bias", elementwise_affine and bias)):
-            made = Parameter(mt.empty(self.normalized_shape, device=device, dtype=dtype)) if wanted else None
+            made = Parameter(empty(self.normalized_shape, device=device, dtype=dtype)) if wanted else None
             self.register_parameter(name, made)
         self.reset_parameters()
 
@@ -90,7 +91,7 @@ class LayerNorm(Module):
         if self.bias is not None:
             init.zeros_(self.bias)
 
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Return the normalised input."""
         return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 
@@ -127,7 +128,7 @@ class GroupNorm(Module):
         self.eps = eps
         self.affine = affine
         for name, wanted in (("weight", affine), ("bias", affine and bias)):
-            made = Parameter(mt.empty(num_channels, device=device, dtype=dtype)) if wanted else None
+            made = Parameter(empty(num_channels, device=device, dtype=dtype)) if wanted else None
             self.register_parameter(name, made)
         self.reset_parameters()
 
@@ -138,7 +139,7 @@ class GroupNorm(Module):
         if self.bias is not None:
             init.zeros_(self.bias)
 
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Return the normalised input."""
         return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
 
@@ -167,7 +168,7 @@ class RMSNorm(Module):
         self.normalized_shape = _sizes(normalized_shape)
         self.eps = eps
         self.elementwise_affine = elementwise_affine
-        made = Parameter(mt.empty(self.normalized_shape, device=device, dtype=dtype)) if elementwise_affine else None
+        made = Parameter(empty(self.normalized_shape, device=device, dtype=dtype)) if elementwise_affine else None
         self.register_parameter("weight", made)
         self.reset_parameters()
 
@@ -176,7 +177,7 @@ class RMSNorm(Module):
         if self.weight is not None:
             init.ones_(self.weight)
 
-    def forward(self, x: mt.Tensor) -> mt.Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         """Return the normalised input."""
         return F.rms_norm(x, self.normalized_shape, self.weight, self.eps)
 

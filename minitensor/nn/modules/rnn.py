@@ -6,8 +6,10 @@ import math
 import warnings
 from typing import Any
 
-import minitensor as mt
+import minitensor
 from minitensor import _C
+from minitensor._C import Tensor
+from minitensor._functions import empty, zeros
 from minitensor._warning import users_level
 from minitensor.nn import init
 from minitensor.nn.modules.module import Module
@@ -25,7 +27,7 @@ def _need(kind: type, **values: Any) -> None:
             raise TypeError(f"{name} should be of type {kind.__name__}, got: {type(value).__name__}")
 
 
-def apply_permutation(tensor: mt.Tensor, permutation: mt.Tensor, dim: int = 1) -> mt.Tensor:
+def apply_permutation(tensor: Tensor, permutation: Tensor, dim: int = 1) -> Tensor:
     """Return the tensor with a dimension in another order."""
     return tensor.index_select(dim, permutation)
 
@@ -101,7 +103,7 @@ class RNNBase(Module):
                     shapes["weight_hr"] = (proj_size, hidden_size)
                 names = [f"{name}_l{layer}{suffix}" for name in shapes]
                 for name, shape in zip(names, shapes.values(), strict=True):
-                    self.register_parameter(name, Parameter(mt.empty(shape, device=device, dtype=dtype)))
+                    self.register_parameter(name, Parameter(empty(shape, device=device, dtype=dtype)))
                 self._all_weights.append(names)
         self.reset_parameters()
 
@@ -127,7 +129,7 @@ class RNNBase(Module):
         for weight in self.parameters():
             init.uniform_(weight, -bound, bound)
 
-    def check_input(self, input: mt.Tensor, batch_sizes: mt.Tensor | None) -> None:
+    def check_input(self, input: Tensor, batch_sizes: Tensor | None) -> None:
         """RuntimeError or ValueError for inputs of another rank, width or dtype."""
         dtype = self._flat_weights[0].dtype
         if input.dtype != dtype and not _C.autocast_state() & 3:  # autocast casts both
@@ -143,7 +145,7 @@ class RNNBase(Module):
                 f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got {input.shape[-1]}"
             )
 
-    def get_expected_hidden_size(self, input: mt.Tensor, batch_sizes: mt.Tensor | None) -> tuple[int, int, int]:
+    def get_expected_hidden_size(self, input: Tensor, batch_sizes: Tensor | None) -> tuple[int, int, int]:
         """Return the shape of the hidden state."""
         if batch_sizes is not None:
             batch = int(batch_sizes[0])
@@ -151,18 +153,18 @@ class RNNBase(Module):
             batch = input.shape[0] if self.batch_first else input.shape[1]
         return self.num_layers * (2 if self.bidirectional else 1), batch, self.proj_size or self.hidden_size
 
-    def get_expected_cell_size(self, input: mt.Tensor, batch_sizes: mt.Tensor | None) -> tuple[int, int, int]:
+    def get_expected_cell_size(self, input: Tensor, batch_sizes: Tensor | None) -> tuple[int, int, int]:
         """Return the shape of an LSTM's cell state."""
         return (*self.get_expected_hidden_size(input, batch_sizes)[:2], self.hidden_size)
 
     def check_hidden_size(
-        self, hx: mt.Tensor, expected_hidden_size: tuple[int, ...], msg: str = "Expected hidden size {}, got {}"
+        self, hx: Tensor, expected_hidden_size: tuple[int, ...], msg: str = "Expected hidden size {}, got {}"
     ) -> None:
         """RuntimeError for a state of another shape."""
         if tuple(hx.shape) != tuple(expected_hidden_size):
             raise RuntimeError(msg.format(expected_hidden_size, list(hx.shape)))
 
-    def check_forward_args(self, input: mt.Tensor, hidden: Any, batch_sizes: mt.Tensor | None) -> None:
+    def check_forward_args(self, input: Tensor, hidden: Any, batch_sizes: Tensor | None) -> None:
         """Errors for inputs and states that don't fit."""
         self.check_input(input, batch_sizes)
         expected = self.get_expected_hidden_size(input, batch_sizes)
@@ -173,11 +175,11 @@ class RNNBase(Module):
             cell = self.get_expected_cell_size(input, batch_sizes)
             self.check_hidden_size(hidden[1], cell, "Expected hidden[1] size {}, got {}")
 
-    def permute_hidden(self, hx: Any, permutation: mt.Tensor | None) -> Any:
+    def permute_hidden(self, hx: Any, permutation: Tensor | None) -> Any:
         """Return the state, or both, with the sequences in another order."""
         if permutation is None:
             return hx
-        if isinstance(hx, mt.Tensor):
+        if isinstance(hx, Tensor):
             return apply_permutation(hx, permutation)
         return tuple(apply_permutation(state, permutation) for state in hx)
 
@@ -196,8 +198,8 @@ class RNNBase(Module):
         super().__setstate__(state)
         self.__dict__.setdefault("proj_size", 0)
 
-    def _zeros(self, shape: tuple[int, ...], like: mt.Tensor) -> mt.Tensor:
-        return mt.zeros(shape, dtype=like.dtype, device=like.device)
+    def _zeros(self, shape: tuple[int, ...], like: Tensor) -> Tensor:
+        return zeros(shape, dtype=like.dtype, device=like.device)
 
     def _unbatched_states(self, hx: Any, batched: bool, rank: int) -> Any:
         """Check the states' ranks, and give those of a single sequence a batch dimension."""
@@ -236,7 +238,7 @@ class RNNBase(Module):
         else:
             hx = self.permute_hidden(hx, order)
         self.check_forward_args(input, hx, sizes)
-        function = getattr(mt, self.mode.lower())
+        function = getattr(minitensor, self.mode.lower())
         options = (self.bias, self.num_layers, self.dropout, self.training, self.bidirectional)
         if sizes is None:
             output, *ends = function(input, hx, self._flat_weights, *options, self.batch_first)
@@ -310,10 +312,10 @@ class RNNCellBase(Module):
         self.hidden_size = hidden_size
         self.bias = bias
         rows = num_chunks * hidden_size
-        self.weight_ih = Parameter(mt.empty((rows, input_size), device=device, dtype=dtype))
-        self.weight_hh = Parameter(mt.empty((rows, hidden_size), device=device, dtype=dtype))
+        self.weight_ih = Parameter(empty((rows, input_size), device=device, dtype=dtype))
+        self.weight_hh = Parameter(empty((rows, hidden_size), device=device, dtype=dtype))
         for name in ("bias_ih", "bias_hh"):
-            made = Parameter(mt.empty(rows, device=device, dtype=dtype)) if bias else None
+            made = Parameter(empty(rows, device=device, dtype=dtype)) if bias else None
             self.register_parameter(name, made)
         self.reset_parameters()
 
@@ -331,7 +333,7 @@ class RNNCellBase(Module):
         for weight in self.parameters():
             init.uniform_(weight, -bound, bound)
 
-    def _step(self, function: Any, input: mt.Tensor, states: list[mt.Tensor] | None, count: int = 1) -> Any:
+    def _step(self, function: Any, input: Tensor, states: list[Tensor] | None, count: int = 1) -> Any:
         """Return what the function gives, for inputs with and without a batch dimension."""
         name = type(self).__name__
         if input.dim() not in (1, 2):
@@ -343,7 +345,7 @@ class RNNCellBase(Module):
         batched = input.dim() == 2
         x = input if batched else input.unsqueeze(0)
         if states is None:
-            states = [mt.zeros(x.shape[0], self.hidden_size, dtype=x.dtype, device=x.device)] * count
+            states = [zeros(x.shape[0], self.hidden_size, dtype=x.dtype, device=x.device)] * count
         elif not batched:
             states = [state.unsqueeze(0) for state in states]
         hx: Any = states[0] if count == 1 else tuple(states)
@@ -381,11 +383,11 @@ class RNNCell(RNNCellBase):
         super().__init__(input_size, hidden_size, bias, 1, device, dtype)
         self.nonlinearity = nonlinearity
 
-    def forward(self, input: mt.Tensor, hx: mt.Tensor | None = None) -> mt.Tensor:
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
         """Return the next hidden state, ``[N, H]`` or ``[H]``."""
         if self.nonlinearity not in ("tanh", "relu"):
             raise RuntimeError(f"Unknown nonlinearity: {self.nonlinearity}")
-        function = getattr(mt, f"rnn_{self.nonlinearity}_cell")
+        function = getattr(minitensor, f"rnn_{self.nonlinearity}_cell")
         return self._step(function, input, None if hx is None else [hx])  # type: ignore[no-any-return]
 
 
@@ -397,9 +399,9 @@ class LSTMCell(RNNCellBase):
     ) -> None:
         super().__init__(input_size, hidden_size, bias, 4, device, dtype)
 
-    def forward(self, input: mt.Tensor, hx: Any = None) -> tuple[mt.Tensor, mt.Tensor]:
+    def forward(self, input: Tensor, hx: Any = None) -> tuple[Tensor, Tensor]:
         """Return the next hidden and cell states, ``[N, H]`` or ``[H]``."""
-        return self._step(mt.lstm_cell, input, None if hx is None else list(hx), 2)  # type: ignore[no-any-return]
+        return self._step(minitensor.lstm_cell, input, None if hx is None else list(hx), 2)  # type: ignore[no-any-return]
 
 
 class GRUCell(RNNCellBase):
@@ -410,6 +412,6 @@ class GRUCell(RNNCellBase):
     ) -> None:
         super().__init__(input_size, hidden_size, bias, 3, device, dtype)
 
-    def forward(self, input: mt.Tensor, hx: mt.Tensor | None = None) -> mt.Tensor:
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
         """Return the next hidden state, ``[N, H]`` or ``[H]``."""
-        return self._step(mt.gru_cell, input, None if hx is None else [hx])  # type: ignore[no-any-return]
+        return self._step(minitensor.gru_cell, input, None if hx is None else [hx])  # type: ignore[no-any-return]

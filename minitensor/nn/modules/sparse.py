@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-import minitensor as mt
+from minitensor._C import Tensor
+from minitensor._functions import empty
+from minitensor.autograd import no_grad
 from minitensor.nn import functional as F
 from minitensor.nn import init
 from minitensor.nn.modules.module import Module
@@ -19,7 +21,7 @@ class _Table(Module):
     padding_idx: int | None
     weight: Parameter
 
-    def _take(self, padding_idx: int | None, weight: mt.Tensor | None, frozen: bool, device: Any, dtype: Any) -> None:
+    def _take(self, padding_idx: int | None, weight: Tensor | None, frozen: bool, device: Any, dtype: Any) -> None:
         rows = self.num_embeddings
         if padding_idx is not None:
             if not -rows <= padding_idx < rows:
@@ -27,7 +29,7 @@ class _Table(Module):
             padding_idx %= rows
         self.padding_idx = padding_idx
         if weight is None:
-            made = mt.empty((rows, self.embedding_dim), device=device, dtype=dtype)
+            made = empty((rows, self.embedding_dim), device=device, dtype=dtype)
             self.weight = Parameter(made, requires_grad=not frozen)
             self.reset_parameters()
         else:
@@ -39,7 +41,7 @@ class _Table(Module):
         """Draw the vectors from the normal distribution; that of ``padding_idx`` is zero."""
         init.normal_(self.weight)
         if self.padding_idx is not None:
-            with mt.no_grad():
+            with no_grad():
                 self.weight[self.padding_idx].fill_(0)
 
 
@@ -55,7 +57,7 @@ class Embedding(_Table):
         norm_type: float = 2.0,
         scale_grad_by_freq: bool = False,
         sparse: bool = False,
-        _weight: mt.Tensor | None = None,
+        _weight: Tensor | None = None,
         _freeze: bool = False,
         device: Any = None,
         dtype: Any = None,
@@ -69,7 +71,7 @@ class Embedding(_Table):
         self._take(padding_idx, _weight, _freeze, device, dtype)
         self.sparse = sparse
 
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Return the rows: the indices' shape, and the vectors' dimension last."""
         return F.embedding(
             input,
@@ -97,7 +99,7 @@ class Embedding(_Table):
     @classmethod
     def from_pretrained(
         cls,
-        embeddings: mt.Tensor,
+        embeddings: Tensor,
         freeze: bool = True,
         padding_idx: int | None = None,
         max_norm: float | None = None,
@@ -134,7 +136,7 @@ class EmbeddingBag(_Table):
         scale_grad_by_freq: bool = False,
         mode: str = "mean",
         sparse: bool = False,
-        _weight: mt.Tensor | None = None,
+        _weight: Tensor | None = None,
         include_last_offset: bool = False,
         padding_idx: int | None = None,
         device: Any = None,
@@ -151,9 +153,7 @@ class EmbeddingBag(_Table):
         self.sparse = sparse
         self.include_last_offset = include_last_offset
 
-    def forward(
-        self, input: mt.Tensor, offsets: mt.Tensor | None = None, per_sample_weights: mt.Tensor | None = None
-    ) -> mt.Tensor:
+    def forward(self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Tensor:
         """Return one vector for each bag."""
         return F.embedding_bag(
             input,
@@ -184,7 +184,7 @@ class EmbeddingBag(_Table):
     @classmethod
     def from_pretrained(
         cls,
-        embeddings: mt.Tensor,
+        embeddings: Tensor,
         freeze: bool = True,
         max_norm: float | None = None,
         norm_type: float = 2.0,

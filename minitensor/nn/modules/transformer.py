@@ -7,8 +7,9 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-import minitensor as mt
 from minitensor import _C
+from minitensor._C import Tensor
+from minitensor._functions import full, triu
 from minitensor._warning import users_level
 from minitensor.nn import functional as F
 from minitensor.nn import init
@@ -28,21 +29,21 @@ __all__ = [
     "TransformerEncoderLayer",
 ]
 
-_Activation = str | Callable[[mt.Tensor], mt.Tensor]
+_Activation = str | Callable[[Tensor], Tensor]
 
 
 def _get_clones(module: Module, N: int) -> ModuleList:  # noqa: N803
     return ModuleList([copy.deepcopy(module) for _ in range(N)])
 
 
-def _get_activation_fn(activation: str) -> Callable[[mt.Tensor], mt.Tensor]:
+def _get_activation_fn(activation: str) -> Callable[[Tensor], Tensor]:
     if activation not in ("relu", "gelu"):
         raise RuntimeError(f"activation should be relu/gelu, not {activation}")
     return F.relu if activation == "relu" else F.gelu
 
 
-def _generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> mt.Tensor:
-    return mt.triu(mt.full((sz, sz), float("-inf"), dtype=dtype, device=device), diagonal=1)
+def _generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Tensor:
+    return triu(full((sz, sz), float("-inf"), dtype=dtype, device=device), diagonal=1)
 
 
 class _Layer(Module):
@@ -60,13 +61,13 @@ class _Layer(Module):
         self.__dict__.setdefault("activation", F.relu)
 
     def _attended(
-        self, attention: MultiheadAttention, x: mt.Tensor, source: mt.Tensor, mask: Any, hidden: Any, is_causal: bool
-    ) -> mt.Tensor:
+        self, attention: MultiheadAttention, x: Tensor, source: Tensor, mask: Any, hidden: Any, is_causal: bool
+    ) -> Tensor:
         return attention(  # type: ignore[no-any-return]
             x, source, source, attn_mask=mask, key_padding_mask=hidden, need_weights=False, is_causal=is_causal
         )[0]
 
-    def _mapped(self, x: mt.Tensor) -> mt.Tensor:
+    def _mapped(self, x: Tensor) -> Tensor:
         return self.linear2(self.dropout(self.activation(self.linear1(x))))  # type: ignore[no-any-return]
 
 
@@ -110,11 +111,11 @@ class TransformerEncoderLayer(_Layer):
 
     def forward(
         self,
-        src: mt.Tensor,
-        src_mask: mt.Tensor | None = None,
-        src_key_padding_mask: mt.Tensor | None = None,
+        src: Tensor,
+        src_mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
         is_causal: bool = False,
-    ) -> mt.Tensor:
+    ) -> Tensor:
         """Return the layer's result; the masks are those of :class:`MultiheadAttention`."""
         x = src
         if self.norm_first:
@@ -123,12 +124,12 @@ class TransformerEncoderLayer(_Layer):
         x = self.norm1(x + self._sa_block(x, src_mask, src_key_padding_mask, is_causal))
         return self.norm2(x + self._ff_block(x))  # type: ignore[no-any-return]
 
-    def _sa_block(self, x: mt.Tensor, attn_mask: Any, key_padding_mask: Any, is_causal: bool = False) -> mt.Tensor:
+    def _sa_block(self, x: Tensor, attn_mask: Any, key_padding_mask: Any, is_causal: bool = False) -> Tensor:
         return self.dropout1(  # type: ignore[no-any-return]
             self._attended(self.self_attn, x, x, attn_mask, key_padding_mask, is_causal)
         )
 
-    def _ff_block(self, x: mt.Tensor) -> mt.Tensor:
+    def _ff_block(self, x: Tensor) -> Tensor:
         return self.dropout2(self._mapped(x))  # type: ignore[no-any-return]
 
 
@@ -167,15 +168,15 @@ class TransformerDecoderLayer(_Layer):
 
     def forward(
         self,
-        tgt: mt.Tensor,
-        memory: mt.Tensor,
-        tgt_mask: mt.Tensor | None = None,
-        memory_mask: mt.Tensor | None = None,
-        tgt_key_padding_mask: mt.Tensor | None = None,
-        memory_key_padding_mask: mt.Tensor | None = None,
+        tgt: Tensor,
+        memory: Tensor,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
         tgt_is_causal: bool = False,
         memory_is_causal: bool = False,
-    ) -> mt.Tensor:
+    ) -> Tensor:
         """Return the layer's result; ``memory`` is the encoder's."""
         x = tgt
         of_itself = (tgt_mask, tgt_key_padding_mask, tgt_is_causal)
@@ -188,19 +189,19 @@ class TransformerDecoderLayer(_Layer):
         x = self.norm2(x + self._mha_block(x, *of_memory))
         return self.norm3(x + self._ff_block(x))  # type: ignore[no-any-return]
 
-    def _sa_block(self, x: mt.Tensor, attn_mask: Any, key_padding_mask: Any, is_causal: bool = False) -> mt.Tensor:
+    def _sa_block(self, x: Tensor, attn_mask: Any, key_padding_mask: Any, is_causal: bool = False) -> Tensor:
         return self.dropout1(  # type: ignore[no-any-return]
             self._attended(self.self_attn, x, x, attn_mask, key_padding_mask, is_causal)
         )
 
     def _mha_block(
-        self, x: mt.Tensor, mem: mt.Tensor, attn_mask: Any, key_padding_mask: Any, is_causal: bool = False
-    ) -> mt.Tensor:
+        self, x: Tensor, mem: Tensor, attn_mask: Any, key_padding_mask: Any, is_causal: bool = False
+    ) -> Tensor:
         return self.dropout2(  # type: ignore[no-any-return]
             self._attended(self.multihead_attn, x, mem, attn_mask, key_padding_mask, is_causal)
         )
 
-    def _ff_block(self, x: mt.Tensor) -> mt.Tensor:
+    def _ff_block(self, x: Tensor) -> Tensor:
         return self.dropout3(self._mapped(x))  # type: ignore[no-any-return]
 
 
@@ -255,24 +256,24 @@ class TransformerEncoder(Module):
 
     def forward(
         self,
-        src: mt.Tensor,
-        mask: mt.Tensor | None = None,
-        src_key_padding_mask: mt.Tensor | None = None,
+        src: Tensor,
+        mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
         is_causal: bool | None = None,
-    ) -> mt.Tensor:
+    ) -> Tensor:
         """Return the encoded ``src``; True in ``src_key_padding_mask`` ``[N, L]`` is padding."""
         output = src
         for layer in self.layers:
             output = layer(output, src_mask=mask, is_causal=bool(is_causal), src_key_padding_mask=src_key_padding_mask)
         if src_key_padding_mask is not None and mask is None and self._drops_padding(src):
             padding = src_key_padding_mask
-            if padding.dtype != mt.bool:
+            if padding.dtype != _C.bool:
                 padding = padding == float("-inf")
             at_end = (padding[:, 1:] | ~padding[:, :-1]).all() if self.mask_check else True
             output = output.masked_fill((padding & at_end).unsqueeze(-1), 0.0)
         return output if self.norm is None else self.norm(output)  # type: ignore[no-any-return]
 
-    def _drops_padding(self, src: mt.Tensor) -> bool:
+    def _drops_padding(self, src: Tensor) -> bool:
         first = self.layers[0]
         if not getattr(self, "use_nested_tensor", False) or first.training or src.dim() != 3:
             return False
@@ -291,15 +292,15 @@ class TransformerDecoder(Module):
 
     def forward(
         self,
-        tgt: mt.Tensor,
-        memory: mt.Tensor,
-        tgt_mask: mt.Tensor | None = None,
-        memory_mask: mt.Tensor | None = None,
-        tgt_key_padding_mask: mt.Tensor | None = None,
-        memory_key_padding_mask: mt.Tensor | None = None,
+        tgt: Tensor,
+        memory: Tensor,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
         tgt_is_causal: bool | None = None,
         memory_is_causal: bool = False,
-    ) -> mt.Tensor:
+    ) -> Tensor:
         """Return the decoded ``tgt``; ``memory`` is the encoder's result."""
         output = tgt
         for layer in self.layers:
@@ -360,18 +361,18 @@ class Transformer(Module):
 
     def forward(
         self,
-        src: mt.Tensor,
-        tgt: mt.Tensor,
-        src_mask: mt.Tensor | None = None,
-        tgt_mask: mt.Tensor | None = None,
-        memory_mask: mt.Tensor | None = None,
-        src_key_padding_mask: mt.Tensor | None = None,
-        tgt_key_padding_mask: mt.Tensor | None = None,
-        memory_key_padding_mask: mt.Tensor | None = None,
+        src: Tensor,
+        tgt: Tensor,
+        src_mask: Tensor | None = None,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
         src_is_causal: bool | None = None,
         tgt_is_causal: bool | None = None,
         memory_is_causal: bool = False,
-    ) -> mt.Tensor:
+    ) -> Tensor:
         """Return the decoder's result for the encoded ``src`` and ``tgt``."""
         batched = src.dim() == 3
         batch = 0 if self.batch_first else 1
@@ -392,7 +393,7 @@ class Transformer(Module):
         )
 
     @staticmethod
-    def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> mt.Tensor:
+    def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Tensor:
         """Return ``[sz, sz]`` with -inf above the diagonal and zeros elsewhere."""
         return _generate_square_subsequent_mask(sz, device, dtype)
 

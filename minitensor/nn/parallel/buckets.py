@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import minitensor as mt
+from minitensor._functions import zeros
 
 __all__ = ["Bucket", "GradBucket", "bucket_assignment"]
 
@@ -80,7 +80,7 @@ class Bucket:
         self.parameters = list(parameters)
         self.sizes = [p.numel() for p in parameters]
         first = parameters[0]
-        self.buffer = mt.zeros(sum(self.sizes), dtype=first.dtype, device=first.device)
+        self.buffer = zeros(sum(self.sizes), dtype=first.dtype, device=first.device)
         self.views = self.parts(self.buffer)
         self.waits_for = len(self.numbers)
         self.work: Any = None  # of the engine, or a hook's future

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
-import minitensor as mt
+from minitensor import _C, cuda
+from minitensor._C import Tensor
 from minitensor.nn.modules.module import Module
 
 __all__ = ["DataParallel", "data_parallel"]
@@ -14,13 +15,13 @@ __all__ = ["DataParallel", "data_parallel"]
 
 def _only_device(device_ids: Sequence[Any] | None, output_device: Any) -> list[int]:
     """Return the number of the GPU in a list; nothing where there is none. NotImplementedError for several."""
-    if not mt.cuda.is_available():
+    if not cuda.is_available():
         return []
     given = [0] if device_ids is None else list(device_ids)
-    numbers = [device.index or 0 if isinstance(device, mt.device) else int(device) for device in given]
+    numbers = [device.index or 0 if isinstance(device, _C.device) else int(device) for device in given]
     if len(numbers) != 1:
         raise NotImplementedError(f"modules run on one device; device_ids are {numbers}")
-    if output_device is not None and mt.device("cuda", numbers[0]) != mt.device(output_device):
+    if output_device is not None and _C.device("cuda", numbers[0]) != _C.device(output_device):
         raise NotImplementedError("results stay on the device that computes them")
     return numbers
 
@@ -40,7 +41,7 @@ class DataParallel(Module):
         self.device_ids = _only_device(device_ids, output_device)
         if self.device_ids:
             self.output_device = self.device_ids[0]
-            self.src_device_obj = mt.device("cuda", self.device_ids[0])
+            self.src_device_obj = _C.device("cuda", self.device_ids[0])
             module.to(self.src_device_obj)
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
@@ -50,8 +51,8 @@ class DataParallel(Module):
         return data_parallel(self.module, inputs, self.device_ids, self.output_device, self.dim, kwargs)
 
 
-def _moved(value: Any, device: mt.device) -> Any:
-    if isinstance(value, mt.Tensor):
+def _moved(value: Any, device: _C.device) -> Any:
+    if isinstance(value, Tensor):
         return value.to(device)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*(_moved(part, device) for part in value))
@@ -73,7 +74,7 @@ def data_parallel(
     numbers = _only_device(device_ids, output_device)
     if not numbers:
         return module(*given, **(module_kwargs or {}))
-    device = mt.device("cuda", numbers[0])
+    device = _C.device("cuda", numbers[0])
     for tensor in chain(module.parameters(), module.buffers()):
         if tensor.device != device:
             raise RuntimeError(

@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import minitensor as mt
+from minitensor import _C
 from minitensor import distributed as dist
+from minitensor._C import int64, is_grad_enabled
+from minitensor._functions import ones, tensor, zeros
 from minitensor._warning import users_level
 from minitensor.distributed.algorithms.join import Join, Joinable, JoinHook
 from minitensor.distributed.coalesced import broadcast_coalesced
@@ -192,7 +194,7 @@ class DistributedDataParallel(Module, Joinable):
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         """Return the module's result; the backward pass from it averages gradients, but for one in `no_sync`."""
-        syncs = mt.is_grad_enabled() and self.require_backward_grad_sync
+        syncs = is_grad_enabled() and self.require_backward_grad_sync
         Join.notify_join_context(self)
         if self._join_config.enable:
             self._share_flags()
@@ -282,14 +284,14 @@ class DistributedDataParallel(Module, Joinable):
 
     def _last_active(self, mine: int) -> int:
         """The highest rank that says so of itself; -1 stands for one that says nothing."""
-        found = mt.tensor([mine])
+        found = tensor([mine])
         dist.all_reduce(found, dist.ReduceOp.MAX, self.process_group)
         return int(found.item())
 
     def _share_flags(self) -> None:
         """Who has no more batches must know what this pass exchanges: buffers, and gradients."""
-        syncs = mt.is_grad_enabled() and self.require_backward_grad_sync
-        flags = mt.tensor([int(self.will_sync_module_buffers()), int(syncs)])
+        syncs = is_grad_enabled() and self.require_backward_grad_sync
+        flags = tensor([int(self.will_sync_module_buffers()), int(syncs)])
         dist.all_reduce(flags, dist.ReduceOp.MAX, self.process_group)
 
     def _tell_joined(self) -> None:
@@ -297,7 +299,7 @@ class DistributedDataParallel(Module, Joinable):
         if not config.enable:
             self.reducer.divisor = None
             return
-        active = mt.ones(1)
+        active = ones(1)
         dist.all_reduce(active, group=self.process_group)
         whole = config.divide_by_initial_world_size
         self.reducer.divisor = self.process_group.size() if whole else int(active.item())
@@ -312,7 +314,7 @@ class _Shadow(JoinHook):
     def main_hook(self) -> None:
         """Take part in one pass of the others."""
         ddp, group = self.ddp, self.ddp.process_group
-        flags = mt.zeros(2, dtype=mt.int64)
+        flags = zeros(2, dtype=int64)
         dist.all_reduce(flags, dist.ReduceOp.MAX, group)
         buffers, gradients = flags.tolist()
         if gradients:
@@ -320,7 +322,7 @@ class _Shadow(JoinHook):
         if buffers:
             broadcast_coalesced(ddp._module_buffers, group, ddp._last_active(-1))
         if gradients:
-            dist.all_reduce(mt.zeros(1), group=group)
+            dist.all_reduce(zeros(1), group=group)
             ddp.reducer.shadow()
 
     def post_hook(self, is_last_joiner: bool) -> None:
@@ -350,7 +352,7 @@ def _checked_devices(module: Module, device_ids: Sequence[Any] | None, output_de
             f"output_device {output_device}, and module parameters {devices}."
         )
     wanted = device_ids[0]
-    wanted = mt.device("cuda", wanted) if isinstance(wanted, int) else mt.device(wanted)
+    wanted = _C.device("cuda", wanted) if isinstance(wanted, int) else _C.device(wanted)
     if devices != {wanted}:
         raise ValueError(f"device_ids is [{wanted}], but the module's parameters are on {devices}")
     return [wanted.index]

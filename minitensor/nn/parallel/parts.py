@@ -10,14 +10,16 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import minitensor as mt
+from minitensor import _C
+from minitensor._C import Tensor
+from minitensor._functions import cat
 from minitensor.nn.modules.module import Module
 
 __all__ = ["gather", "parallel_apply", "replicate", "scatter", "scatter_kwargs"]
 
 
-def _device(given: Any) -> mt.device:
-    return mt.device("cuda", given) if isinstance(given, int) else mt.device(given)
+def _device(given: Any) -> _C.device:
+    return _C.device("cuda", given) if isinstance(given, int) else _C.device(given)
 
 
 def scatter(inputs: Any, target_gpus: Sequence[Any], dim: int = 0) -> Any:
@@ -28,7 +30,7 @@ def scatter(inputs: Any, target_gpus: Sequence[Any], dim: int = 0) -> Any:
     devices = [_device(one) for one in target_gpus]
 
     def split(value: Any) -> list[Any]:
-        if isinstance(value, mt.Tensor):
+        if isinstance(value, Tensor):
             return [part.to(device) for part, device in zip(value.chunk(len(devices), dim), devices, strict=False)]
         if isinstance(value, tuple) and hasattr(value, "_fields"):
             return [type(value)(*items) for items in zip(*map(split, value), strict=False)]
@@ -59,11 +61,11 @@ def gather(outputs: Any, target_device: Any, dim: int = 0) -> Any:
 
     -1 is the CPU. ValueError for dicts with different keys.
     """
-    device = mt.device("cpu") if target_device in (-1, "cpu") else _device(target_device)
+    device = _C.device("cpu") if target_device in (-1, "cpu") else _device(target_device)
 
     def join(parts: list[Any]) -> Any:
         first = parts[0]
-        if isinstance(first, mt.Tensor):
+        if isinstance(first, Tensor):
             if all(part.dim() == 0 for part in parts) and dim == 0:
                 warnings.warn(
                     "Was asked to gather along dimension 0, but all input tensors were scalars; will instead unsqueeze "
@@ -71,7 +73,7 @@ def gather(outputs: Any, target_device: Any, dim: int = 0) -> Any:
                     stacklevel=4,
                 )
                 parts = [part.unsqueeze(0) for part in parts]
-            return mt.cat([part.to(device) for part in parts], dim)
+            return cat([part.to(device) for part in parts], dim)
         if first is None:
             return None
         if isinstance(first, dict):
@@ -90,7 +92,7 @@ def replicate(network: Module, devices: Sequence[Any], detach: bool = False) -> 
     return [_replica(network, _device(device), detach, {}) for device in devices]
 
 
-def _replica(module: Module, device: mt.device, detach: bool, made: dict[int, Module]) -> Module:
+def _replica(module: Module, device: _C.device, detach: bool, made: dict[int, Module]) -> Module:
     if id(module) in made:
         return made[id(module)]
     copied = made[id(module)] = copy.copy(module)

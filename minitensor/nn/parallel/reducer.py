@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import minitensor as mt
-from minitensor import _C
+from minitensor import _C, _functions
 from minitensor import distributed as dist
+from minitensor._C import Tensor, float32, float64, int32
+from minitensor._functions import cat, nonzero, zeros, zeros_like
+from minitensor.autograd import no_grad
 from minitensor.autograd.hooks import register
 from minitensor.distributed import _functional_collectives as functional
 from minitensor.nn.parallel.buckets import BUCKET_BYTES, FIRST_BUCKET_BYTES, Bucket, GradBucket, bucket_assignment
@@ -28,7 +30,7 @@ _TWICE = (
 )
 
 # The engine divides these with the bits of a division afterwards. Of others it would round once in the place of twice.
-_DIVIDED = (mt.float32, mt.float64)
+_DIVIDED = (float32, float64)
 
 
 class Reducer:
@@ -102,7 +104,7 @@ class Reducer:
         if self.rebuild and self.passes == 2:
             # Rank 0 may have had no pass, where some have no inputs.
             whole = len(self.came) == len(self.parameters)
-            order = mt.tensor(self.came if whole else [-1] * len(self.parameters))
+            order = _functions.tensor(self.came if whole else [-1] * len(self.parameters))
             dist.broadcast(order, group=self.group, group_src=0)
             if int(order[0]) < 0:
                 return
@@ -182,12 +184,12 @@ class Reducer:
             self._send(bucket)
             bucket.work.wait()
         if self.find_unused and not self.static:
-            dist.all_reduce(mt.zeros(len(self.parameters), dtype=mt.int32), group=self.group)
+            dist.all_reduce(zeros(len(self.parameters), dtype=int32), group=self.group)
 
     def _copy(self, number: int, view: Any) -> None:
         parameter = self.parameters[number]
         gradient = parameter.grad
-        with mt.no_grad():
+        with no_grad():
             if gradient is None:
                 view.zero_()
             elif gradient.is_sparse:
@@ -225,9 +227,9 @@ class Reducer:
         used = None
         if self.find_unused and not self.static:
             # A parameter that no process used keeps its gradient.
-            used = mt.tensor([n not in self.locally_unused for n in range(len(self.parameters))], dtype=mt.int32)
+            used = _functions.tensor([n not in self.locally_unused for n in range(len(self.parameters))], dtype=int32)
             dist.all_reduce(used, group=self.group)
-        with mt.no_grad():
+        with no_grad():
             for bucket in self.buckets:
                 found = bucket.work.wait()
                 if bucket.hooked:
@@ -237,7 +239,7 @@ class Reducer:
                 elif self.divisor is not None or bucket.buffer.dtype not in _DIVIDED:
                     bucket.buffer.div_(self.divisor or self.group.size())
                 bucket.work = None
-            chosen = range(len(self.parameters)) if used is None else mt.nonzero(used).flatten().tolist()
+            chosen = range(len(self.parameters)) if used is None else nonzero(used).flatten().tolist()
             for number in chosen:
                 self._give(number)
 
@@ -258,13 +260,13 @@ class Reducer:
         """The same as values of the program that is recorded."""
         if self.hook is not None:
             raise RuntimeError("a compiled function has no communication hooks; call it without, or step eagerly")
-        with mt.no_grad():
-            given = [mt.zeros_like(p) if p.grad is None else p.grad for p in bucket.parameters]
-            flat = mt.cat([g.reshape(-1) for g in given])
+        with no_grad():
+            given = [zeros_like(p) if p.grad is None else p.grad for p in bucket.parameters]
+            flat = cat([g.reshape(-1) for g in given])
             bucket.work = functional.all_reduce(flat, "avg" if self.divisor is None else "sum", self.group)
 
     def _finish_recorded(self) -> None:
-        with mt.no_grad():
+        with no_grad():
             for bucket in self.buckets:
                 mean = bucket.work if self.divisor is None else bucket.work / self.divisor
                 bucket.work = None
@@ -275,7 +277,7 @@ class Reducer:
 
 def tensors_in(value: Any) -> Iterator[Any]:
     """The tensors in nested containers and in the attributes of data classes."""
-    if isinstance(value, mt.Tensor):
+    if isinstance(value, Tensor):
         yield value
     elif isinstance(value, dict):
         for one in value.values():

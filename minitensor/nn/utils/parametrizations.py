@@ -5,7 +5,11 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import Any
 
-import minitensor as mt
+from minitensor import _functions, linalg
+from minitensor._C import Tensor, int32
+from minitensor._functions import allclose, cat, eye, geqrf, mv, norm_except_dim, randn, vdot, where, zeros_like
+from minitensor.autograd import no_grad
+from minitensor.dtypes import finfo
 from minitensor.nn.functional import normalize
 from minitensor.nn.modules.conv import _ConvTransposeNd
 from minitensor.nn.modules.module import Module
@@ -21,15 +25,15 @@ class _OrthMaps(Enum):
     householder = auto()
 
 
-def _is_orthogonal(Q: mt.Tensor) -> bool:  # noqa: N803
+def _is_orthogonal(Q: Tensor) -> bool:  # noqa: N803
     n, k = Q.shape[-2:]
-    eps = 10.0 * n * mt.finfo(Q.dtype).eps
-    return mt.allclose(Q.mH @ Q, mt.eye(k, dtype=Q.dtype, device=Q.device), atol=eps)
+    eps = 10.0 * n * finfo(Q.dtype).eps
+    return allclose(Q.mH @ Q, eye(k, dtype=Q.dtype, device=Q.device), atol=eps)
 
 
-def _make_orthogonal(A: mt.Tensor) -> mt.Tensor:  # noqa: N803
+def _make_orthogonal(A: Tensor) -> Tensor:  # noqa: N803
     """Return an orthonormal basis of the columns, each turned to the side of the column that it comes from."""
-    q, r = mt.linalg.qr(A)
+    q, r = linalg.qr(A)
     return q * r.diagonal(dim1=-2, dim2=-1).sgn().unsqueeze(-2)
 
 
@@ -38,7 +42,7 @@ class _Orthogonal(Module):
 
     base: Any
 
-    def __init__(self, weight: mt.Tensor, orthogonal_map: _OrthMaps, *, use_trivialization: bool = True) -> None:
+    def __init__(self, weight: Tensor, orthogonal_map: _OrthMaps, *, use_trivialization: bool = True) -> None:
         super().__init__()
         if weight.is_complex() and orthogonal_map == _OrthMaps.householder:
             raise ValueError("The householder parametrization does not support complex tensors.")
@@ -47,7 +51,7 @@ class _Orthogonal(Module):
         if use_trivialization:
             self.register_buffer("base", None)
 
-    def forward(self, X: mt.Tensor) -> mt.Tensor:  # noqa: N803
+    def forward(self, X: Tensor) -> Tensor:  # noqa: N803
         """Return the orthogonal matrix, whose longer side is that of ``X``."""
         wide = X.shape[-2] < X.shape[-1]
         x = X.mT if wide else X
@@ -55,27 +59,27 @@ class _Orthogonal(Module):
         if self.orthogonal_map == _OrthMaps.householder:
             a = x.tril(diagonal=-1)
             tau = 2.0 / (1.0 + (a * a).sum(dim=-2))
-            q = mt.linalg.householder_product(a, tau)
+            q = linalg.householder_product(a, tau)
             # The diagonal holds signs: 1 or -1.
-            q = q * x.diagonal(dim1=-2, dim2=-1).to(mt.int32).unsqueeze(-2)
+            q = q * x.diagonal(dim1=-2, dim2=-1).to(int32).unsqueeze(-2)
         else:
             x = x.tril()
             if n != k:
-                x = mt.cat([x, x.new_zeros((*x.shape[:-2], n, n - k))], dim=-1)
+                x = cat([x, x.new_zeros((*x.shape[:-2], n, n - k))], dim=-1)
             a = x - x.mH
             if self.orthogonal_map == _OrthMaps.matrix_exp:
-                q = mt.matrix_exp(a)
+                q = _functions.matrix_exp(a)
             else:
-                one = mt.eye(n, dtype=a.dtype, device=a.device)
-                q = mt.linalg.solve(one - 0.5 * a, one + 0.5 * a)
+                one = eye(n, dtype=a.dtype, device=a.device)
+                q = linalg.solve(one - 0.5 * a, one + 0.5 * a)
             if n != k:
                 q = q[..., :k]
         if hasattr(self, "base"):
             q = self.base @ q
         return q.mT if wide else q
 
-    @mt.no_grad()
-    def right_inverse(self, Q: mt.Tensor) -> mt.Tensor:  # noqa: N803
+    @no_grad()
+    def right_inverse(self, Q: Tensor) -> Tensor:  # noqa: N803
         """Return what ``Q`` is the orthogonal matrix of; what is not orthogonal is made so."""
         if Q.shape != self.shape:
             raise ValueError(
@@ -86,12 +90,12 @@ class _Orthogonal(Module):
         n, k = q.shape[-2:]
         if hasattr(self, "base"):
             if n != k:
-                drawn = mt.randn(*q.shape[:-2], n, n - k, dtype=q.dtype, device=q.device)
-                self.base = _make_orthogonal(mt.cat([q, drawn], dim=-1))
+                drawn = randn(*q.shape[:-2], n, n - k, dtype=q.dtype, device=q.device)
+                self.base = _make_orthogonal(cat([q, drawn], dim=-1))
             else:
                 self.base = q.clone() if _is_orthogonal(q) else _make_orthogonal(q)
             # With the base, minus the identity gives Q again: for zero signs the Householder map would be singular.
-            made = mt.zeros_like(Q)
+            made = zeros_like(Q)
             made.diagonal(dim1=-2, dim2=-1).fill_(-1.0)
             return made
         if self.orthogonal_map != _OrthMaps.householder:
@@ -99,8 +103,8 @@ class _Orthogonal(Module):
                 "It is not possible to assign to the matrix exponential or the Cayley parametrizations when "
                 "use_trivialization=False."
             )
-        a, tau = mt.geqrf(q)
-        signs = a.diagonal(dim1=-2, dim2=-1).sign() * mt.where(tau == 0.0, -1.0, 1.0).to(a.dtype)
+        a, tau = geqrf(q)
+        signs = a.diagonal(dim1=-2, dim2=-1).sign() * where(tau == 0.0, -1.0, 1.0).to(a.dtype)
         a.diagonal(dim1=-2, dim2=-1).copy_(signs)
         return a.mT if wide else a
 
@@ -114,7 +118,7 @@ def orthogonal(
     the last for others. With ``use_trivialization`` the map is around the first value, which is then kept.
     """
     weight = getattr(module, name, None)
-    if not isinstance(weight, mt.Tensor):
+    if not isinstance(weight, Tensor):
         raise ValueError(f"Module '{module}' has no parameter or buffer with name '{name}'")
     if weight.ndim < 2:
         raise ValueError(f"Expected a matrix or batch of matrices. Got a tensor of {weight.ndim} dimensions.")
@@ -136,13 +140,13 @@ class _WeightNorm(Module):
         super().__init__()
         self.dim = -1 if dim is None else dim
 
-    def forward(self, weight_g: mt.Tensor, weight_v: mt.Tensor) -> Any:
+    def forward(self, weight_g: Tensor, weight_v: Tensor) -> Any:
         """Return ``g * v / norm(v)``."""
         return weight_normed(weight_v, weight_g, self.dim)
 
-    def right_inverse(self, weight: mt.Tensor) -> tuple[Any, mt.Tensor]:
+    def right_inverse(self, weight: Tensor) -> tuple[Any, Tensor]:
         """Return length and direction of a weight."""
-        return mt.norm_except_dim(weight, 2, self.dim), weight
+        return norm_except_dim(weight, 2, self.dim), weight
 
 
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
@@ -162,10 +166,10 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
 class _SpectralNorm(Module):
     """Divides a weight by its largest singular value: Miyato and others (2018)."""
 
-    _u: mt.Tensor
-    _v: mt.Tensor
+    _u: Tensor
+    _v: Tensor
 
-    def __init__(self, weight: mt.Tensor, n_power_iterations: int = 1, dim: int = 0, eps: float = 1e-12) -> None:
+    def __init__(self, weight: Tensor, n_power_iterations: int = 1, dim: int = 0, eps: float = 1e-12) -> None:
         super().__init__()
         rank = weight.ndim
         if not -rank <= dim < rank:
@@ -183,16 +187,16 @@ class _SpectralNorm(Module):
                 self.register_buffer(key, normalize(matrix.new_empty(size).normal_(0, 1), dim=0, eps=eps))
             self._power_method(matrix, 15)
 
-    def _reshape_weight_to_matrix(self, weight: mt.Tensor) -> mt.Tensor:
+    def _reshape_weight_to_matrix(self, weight: Tensor) -> Tensor:
         return weight.movedim(self.dim, 0).flatten(1)
 
-    @mt.no_grad()
-    def _power_method(self, weight_mat: mt.Tensor, n_power_iterations: int) -> None:
+    @no_grad()
+    def _power_method(self, weight_mat: Tensor, n_power_iterations: int) -> None:
         for _ in range(n_power_iterations):
-            self._u.copy_(normalize(mt.mv(weight_mat, self._v), dim=0, eps=self.eps))
-            self._v.copy_(normalize(mt.mv(weight_mat.mH, self._u), dim=0, eps=self.eps))
+            self._u.copy_(normalize(mv(weight_mat, self._v), dim=0, eps=self.eps))
+            self._v.copy_(normalize(mv(weight_mat.mH, self._u), dim=0, eps=self.eps))
 
-    def forward(self, weight: mt.Tensor) -> mt.Tensor:
+    def forward(self, weight: Tensor) -> Tensor:
         """Return the weight over its norm; training improves the estimate of that."""
         if weight.ndim == 1:
             return normalize(weight, dim=0, eps=self.eps)
@@ -201,10 +205,10 @@ class _SpectralNorm(Module):
             self._power_method(matrix, self.n_power_iterations)
         # The graph keeps these; the buffers change with the next call.
         u, v = self._u.clone(), self._v.clone()
-        result: mt.Tensor = weight / mt.vdot(u, mt.mv(matrix, v))
+        result: Tensor = weight / vdot(u, mv(matrix, v))
         return result
 
-    def right_inverse(self, value: mt.Tensor) -> mt.Tensor:
+    def right_inverse(self, value: Tensor) -> Tensor:
         """Return the value: it is normalised when it is read."""
         return value
 
@@ -214,7 +218,7 @@ def spectral_norm(
 ) -> Module:
     """Divide a weight by an estimate of its largest singular value; ``dim`` is that of the outputs."""
     weight = getattr(module, name, None)
-    if not isinstance(weight, mt.Tensor):
+    if not isinstance(weight, Tensor):
         raise ValueError(f"Module '{module}' has no parameter or buffer with name '{name}'")
     if dim is None:
         dim = 1 if isinstance(module, _ConvTransposeNd) else 0

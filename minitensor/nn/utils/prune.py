@@ -10,7 +10,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
-import minitensor as mt
+from minitensor._C import Tensor
+from minitensor._functions import norm, ones_like, rand, rand_like, topk, zeros_like
 from minitensor.nn.modules.module import Module
 from minitensor.nn.utils.convert_parameters import parameters_to_vector
 
@@ -31,15 +32,15 @@ class BasePruningMethod(ABC):
         setattr(module, self._tensor_name, self.apply_mask(module))
 
     @abstractmethod
-    def compute_mask(self, t: mt.Tensor, default_mask: mt.Tensor) -> mt.Tensor:
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
         """Return the mask for a tensor, which is zero where ``default_mask`` is."""
 
-    def apply_mask(self, module: Module) -> mt.Tensor:
+    def apply_mask(self, module: Module) -> Tensor:
         """Return the pruned tensor of a module."""
         if self._tensor_name is None:
             raise AssertionError(f"Module {module} has to be pruned")
         mask, original = (getattr(module, self._tensor_name + suffix) for suffix in ("_mask", "_orig"))
-        result: mt.Tensor = mask.to(dtype=original.dtype) * original
+        result: Tensor = mask.to(dtype=original.dtype) * original
         return result
 
     @classmethod
@@ -70,7 +71,7 @@ class BasePruningMethod(ABC):
         if before is None:
             module.register_parameter(name + "_orig", original)
             del module._parameters[name]
-            default_mask = mt.ones_like(original)
+            default_mask = ones_like(original)
         else:
             default_mask = getattr(module, name + "_mask").detach().clone()
         try:
@@ -84,7 +85,7 @@ class BasePruningMethod(ABC):
             raise
         return method
 
-    def prune(self, t: mt.Tensor, default_mask: Any = None, importance_scores: Any = None) -> mt.Tensor:
+    def prune(self, t: Tensor, default_mask: Any = None, importance_scores: Any = None) -> Tensor:
         """Return a tensor pruned, by the scores if they are given."""
         if importance_scores is None:
             importance_scores = t
@@ -92,7 +93,7 @@ class BasePruningMethod(ABC):
             raise AssertionError(
                 f"importance_scores should have the same shape as tensor t, got {importance_scores.shape} vs {t.shape}"
             )
-        default_mask = mt.ones_like(t) if default_mask is None else default_mask
+        default_mask = ones_like(t) if default_mask is None else default_mask
         return t * self.compute_mask(importance_scores, default_mask=default_mask)
 
     def remove(self, module: Module) -> None:
@@ -141,7 +142,7 @@ class PruningContainer(BasePruningMethod):
     def __getitem__(self, idx: int) -> BasePruningMethod:
         return self._pruning_methods[idx]
 
-    def compute_mask(self, t: mt.Tensor, default_mask: mt.Tensor) -> mt.Tensor:
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
         """Return the mask after the last method, which sees what is not yet pruned of a tensor."""
         method: Any = self._pruning_methods[-1]
         rank = t.dim()
@@ -172,7 +173,7 @@ class Identity(BasePruningMethod):
 
     PRUNING_TYPE = "unstructured"
 
-    def compute_mask(self, t: mt.Tensor, default_mask: mt.Tensor) -> mt.Tensor:
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
         """Return the mask as it is."""
         return default_mask
 
@@ -200,7 +201,7 @@ class _ByAmount(BasePruningMethod):
         return int(count)
 
 
-def _without(mask: mt.Tensor, places: mt.Tensor) -> mt.Tensor:
+def _without(mask: Tensor, places: Tensor) -> Tensor:
     """Return the mask with zeros at places of its elements."""
     return mask.reshape(-1).index_fill(0, places, 0).reshape(mask.shape)
 
@@ -210,12 +211,12 @@ class RandomUnstructured(_ByAmount):
 
     PRUNING_TYPE = "unstructured"
 
-    def compute_mask(self, t: mt.Tensor, default_mask: mt.Tensor) -> mt.Tensor:
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
         """Return the mask with zeros at random places."""
         count = self._count(t.numel())
         if count == 0:
             return default_mask.clone()
-        return _without(default_mask, mt.topk(mt.rand_like(t).reshape(-1), k=count).indices)
+        return _without(default_mask, topk(rand_like(t).reshape(-1), k=count).indices)
 
     @classmethod
     def apply(cls, module: Module, name: str, amount: Any) -> Any:  # type: ignore[override]
@@ -228,12 +229,12 @@ class L1Unstructured(_ByAmount):
 
     PRUNING_TYPE = "unstructured"
 
-    def compute_mask(self, t: mt.Tensor, default_mask: mt.Tensor) -> mt.Tensor:
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
         """Return the mask with zeros where the tensor is smallest."""
         count = self._count(t.numel())
         if count == 0:
             return default_mask.clone()
-        return _without(default_mask, mt.topk(t.abs().reshape(-1), k=count, largest=False).indices)
+        return _without(default_mask, topk(t.abs().reshape(-1), k=count, largest=False).indices)
 
     @classmethod
     def apply(  # type: ignore[override]
@@ -252,10 +253,10 @@ class _OfChannels(_ByAmount):
         super().__init__(amount)
         self.dim = dim
 
-    def _scores(self, t: mt.Tensor) -> mt.Tensor:
+    def _scores(self, t: Tensor) -> Tensor:
         raise NotImplementedError
 
-    def compute_mask(self, t: mt.Tensor, default_mask: mt.Tensor) -> mt.Tensor:
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
         """Return the mask with zeros in the slices of the lowest scores."""
         if t.dim() <= 1:
             raise ValueError(
@@ -268,15 +269,15 @@ class _OfChannels(_ByAmount):
         count = self._count(size)
         if count == 0:
             return default_mask
-        kept = mt.topk(self._scores(t), k=size - count, largest=True).indices
-        return mt.zeros_like(t).index_fill(self.dim, kept, 1) * default_mask.to(dtype=t.dtype)
+        kept = topk(self._scores(t), k=size - count, largest=True).indices
+        return zeros_like(t).index_fill(self.dim, kept, 1) * default_mask.to(dtype=t.dtype)
 
 
 class RandomStructured(_OfChannels):
     """Prunes slices at random."""
 
-    def _scores(self, t: mt.Tensor) -> mt.Tensor:
-        return mt.rand(t.shape[self.dim])
+    def _scores(self, t: Tensor) -> Tensor:
+        return rand(t.shape[self.dim])
 
     @classmethod
     def apply(cls, module: Module, name: str, amount: Any, dim: int = -1) -> Any:  # type: ignore[override]
@@ -291,9 +292,9 @@ class LnStructured(_OfChannels):
         super().__init__(amount, dim)
         self.n = n
 
-    def _scores(self, t: mt.Tensor) -> mt.Tensor:
+    def _scores(self, t: Tensor) -> Tensor:
         own = self.dim % t.dim()
-        return mt.norm(t, p=self.n, dim=[d for d in range(t.dim()) if d != own])
+        return norm(t, p=self.n, dim=[d for d in range(t.dim()) if d != own])
 
     @classmethod
     def apply(  # type: ignore[override]
@@ -308,10 +309,10 @@ class CustomFromMask(BasePruningMethod):
 
     PRUNING_TYPE = "global"
 
-    def __init__(self, mask: mt.Tensor) -> None:
+    def __init__(self, mask: Tensor) -> None:
         self.mask = mask
 
-    def compute_mask(self, t: mt.Tensor, default_mask: mt.Tensor) -> mt.Tensor:
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
         """Return both masks' product."""
         if default_mask.shape != self.mask.shape:
             raise AssertionError(
@@ -320,7 +321,7 @@ class CustomFromMask(BasePruningMethod):
         return default_mask * self.mask.to(dtype=default_mask.dtype)
 
     @classmethod
-    def apply(cls, module: Module, name: str, mask: mt.Tensor) -> Any:  # type: ignore[override]
+    def apply(cls, module: Module, name: str, mask: Tensor) -> Any:  # type: ignore[override]
         """Prune a module's tensor."""
         return super().apply(module, name, mask=mask)
 
@@ -365,7 +366,7 @@ def global_unstructured(parameters: Any, pruning_method: Any, importance_scores:
     pairs: list[Any] = list(parameters)
     given = [getattr(module, name) for module, name in pairs]
     relevant = parameters_to_vector([scores.get(pair, own) for pair, own in zip(pairs, given, strict=True)])
-    masks = [getattr(m, n + "_mask", mt.ones_like(own)) for (m, n), own in zip(pairs, given, strict=True)]
+    masks = [getattr(m, n + "_mask", ones_like(own)) for (m, n), own in zip(pairs, given, strict=True)]
     container = PruningContainer()
     container._tensor_name = "temp"
     method = pruning_method(**kwargs)
@@ -381,7 +382,7 @@ def global_unstructured(parameters: Any, pruning_method: Any, importance_scores:
         custom_from_mask(module, name, mask=mask.reshape(own.shape))
 
 
-def custom_from_mask(module: M, name: str, mask: mt.Tensor) -> M:
+def custom_from_mask(module: M, name: str, mask: Tensor) -> M:
     """Prune a tensor where the mask is zero."""
     CustomFromMask.apply(module, name, mask)
     return module

@@ -6,7 +6,9 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
-import minitensor as mt
+from minitensor import nn
+from minitensor._C import Tensor, float16, float32, float64, int8, int16, int32, int64, uint8
+from minitensor._functions import arange, as_tensor, empty_like, full, sort, stack, tensor
 
 __all__ = [
     "PackedSequence",
@@ -23,10 +25,10 @@ __all__ = [
 class PackedSequence_(NamedTuple):  # noqa: N801 - PyTorch's name
     """The parts of a packed sequence."""
 
-    data: mt.Tensor
-    batch_sizes: mt.Tensor
-    sorted_indices: mt.Tensor | None
-    unsorted_indices: mt.Tensor | None
+    data: Tensor
+    batch_sizes: Tensor
+    sorted_indices: Tensor | None
+    unsorted_indices: Tensor | None
 
 
 class PackedSequence(PackedSequence_):
@@ -39,9 +41,9 @@ class PackedSequence(PackedSequence_):
     def __new__(
         cls,
         data: Any,
-        batch_sizes: mt.Tensor | None = None,
-        sorted_indices: mt.Tensor | None = None,
-        unsorted_indices: mt.Tensor | None = None,
+        batch_sizes: Tensor | None = None,
+        sorted_indices: Tensor | None = None,
+        unsorted_indices: Tensor | None = None,
     ) -> Self:
         """Make one of its parts; the two first may come as a pair."""
         if batch_sizes is None:
@@ -83,35 +85,35 @@ class PackedSequence(PackedSequence_):
 
     def double(self) -> Self:
         """Return the data as float64."""
-        return self.to(dtype=mt.float64)
+        return self.to(dtype=float64)
 
     def float(self) -> Self:
         """Return the data as float32."""
-        return self.to(dtype=mt.float32)
+        return self.to(dtype=float32)
 
     def half(self) -> Self:
         """Return the data as float16."""
-        return self.to(dtype=mt.float16)
+        return self.to(dtype=float16)
 
     def long(self) -> Self:
         """Return the data as int64."""
-        return self.to(dtype=mt.int64)
+        return self.to(dtype=int64)
 
     def int(self) -> Self:
         """Return the data as int32."""
-        return self.to(dtype=mt.int32)
+        return self.to(dtype=int32)
 
     def short(self) -> Self:
         """Return the data as int16."""
-        return self.to(dtype=mt.int16)
+        return self.to(dtype=int16)
 
     def char(self) -> Self:
         """Return the data as int8."""
-        return self.to(dtype=mt.int8)
+        return self.to(dtype=int8)
 
     def byte(self) -> Self:
         """Return the data as uint8."""
-        return self.to(dtype=mt.uint8)
+        return self.to(dtype=uint8)
 
     @property
     def is_cuda(self) -> bool:
@@ -123,33 +125,33 @@ class PackedSequence(PackedSequence_):
         return self.data.is_pinned()
 
 
-def invert_permutation(permutation: mt.Tensor | None) -> mt.Tensor | None:
+def invert_permutation(permutation: Tensor | None) -> Tensor | None:
     """Return the permutation that undoes one; None for None."""
     if permutation is None:
         return None
-    places = mt.arange(permutation.numel(), dtype=permutation.dtype, device=permutation.device)
-    return mt.empty_like(permutation).scatter_(0, permutation, places)
+    places = arange(permutation.numel(), dtype=permutation.dtype, device=permutation.device)
+    return empty_like(permutation).scatter_(0, permutation, places)
 
 
-def _rows(sizes: list[int], count: int, device: Any) -> mt.Tensor:
+def _rows(sizes: list[int], count: int, device: Any) -> Tensor:
     """Return where the packed rows are in ``[T * count, ...]``."""
-    return mt.tensor([t * count + n for t, size in enumerate(sizes) for n in range(size)], device=device)
+    return tensor([t * count + n for t, size in enumerate(sizes) for n in range(size)], device=device)
 
 
 def pack_padded_sequence(
-    input: mt.Tensor, lengths: Any, batch_first: bool = False, enforce_sorted: bool = True
+    input: Tensor, lengths: Any, batch_first: bool = False, enforce_sorted: bool = True
 ) -> PackedSequence:
     """Pack ``[T, N, ...]``, or ``[N, T, ...]`` with ``batch_first``, whose sequences have the given lengths.
 
     If not ``enforce_sorted``, they are put in order of length first. RuntimeError for lengths that are not in order, or
     not positive.
     """
-    values = mt.as_tensor(lengths, dtype=mt.int64).to("cpu")
+    values = as_tensor(lengths, dtype=int64).to("cpu")
     if values.dim() != 1:
         raise RuntimeError(f"expected 1D lengths, got a tensor with {values.dim()} dimensions")
     order = None
     if not enforce_sorted:
-        values, order = mt.sort(values, descending=True)
+        values, order = sort(values, descending=True)
         order = order.to(input.device)
         input = input.index_select(0 if batch_first else 1, order)
     if batch_first:
@@ -174,12 +176,12 @@ def pack_padded_sequence(
     sizes = [sum(length > t for length in numbers) for t in range(numbers[0])]
     flat = input.reshape((steps * count, *input.shape[2:]))
     data = flat.index_select(0, _rows(sizes, count, input.device))
-    return PackedSequence(data, mt.tensor(sizes), order)
+    return PackedSequence(data, tensor(sizes), order)
 
 
 def pad_packed_sequence(
     sequence: PackedSequence, batch_first: bool = False, padding_value: float = 0.0, total_length: int | None = None
-) -> tuple[mt.Tensor, mt.Tensor]:
+) -> tuple[Tensor, Tensor]:
     """Return the sequences as ``[T, N, ...]``, or the batch first, with their lengths, in their first order.
 
     ``total_length`` is how long they are to be at least. ValueError if the longest is longer.
@@ -194,9 +196,9 @@ def pad_packed_sequence(
             )
         steps = total_length
     data = sequence.data
-    padded = mt.full((steps * count, *data.shape[1:]), padding_value, dtype=data.dtype, device=data.device)
+    padded = full((steps * count, *data.shape[1:]), padding_value, dtype=data.dtype, device=data.device)
     padded = padded.index_copy(0, _rows(sizes, count, data.device), data).reshape((steps, count, *data.shape[1:]))
-    lengths = mt.tensor([sum(size > n for size in sizes) for n in range(count)])
+    lengths = tensor([sum(size > n for size in sizes) for n in range(count)])
     if batch_first:
         padded = padded.transpose(0, 1)
     back = sequence.unsorted_indices
@@ -207,7 +209,7 @@ def pad_packed_sequence(
 
 def pad_sequence(
     sequences: Any, batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right"
-) -> mt.Tensor:
+) -> Tensor:
     """Return sequences ``[T_i, ...]`` as ``[T, N, ...]``, or the batch first, padded on a side to the longest."""
     if not isinstance(sequences, Iterable):
         raise RuntimeError(
@@ -220,7 +222,7 @@ def pad_sequence(
         raise RuntimeError("received an empty list of sequences")
     longest = max(part.shape[0] for part in parts)
 
-    def padded(part: mt.Tensor) -> mt.Tensor:
+    def padded(part: Tensor) -> Tensor:
         missing = longest - part.shape[0]
         if part.shape[1:] != parts[0].shape[1:]:
             raise RuntimeError(
@@ -230,12 +232,12 @@ def pad_sequence(
         if missing == 0:
             return part
         sides = (missing, 0) if padding_side == "left" else (0, missing)
-        return mt.nn.functional.pad(part, (0, 0) * (part.dim() - 1) + sides, value=padding_value)
+        return nn.functional.pad(part, (0, 0) * (part.dim() - 1) + sides, value=padding_value)
 
-    return mt.stack([padded(part) for part in parts], 0 if batch_first else 1)
+    return stack([padded(part) for part in parts], 0 if batch_first else 1)
 
 
-def unpad_sequence(padded_sequences: mt.Tensor, lengths: mt.Tensor, batch_first: bool = False) -> list[mt.Tensor]:
+def unpad_sequence(padded_sequences: Tensor, lengths: Tensor, batch_first: bool = False) -> list[Tensor]:
     """Return the sequences of a padded tensor, each of its length."""
     rows = padded_sequences if batch_first else padded_sequences.transpose(0, 1)
     return [row[: int(length)] for row, length in zip(rows.unbind(0), lengths, strict=True)]
@@ -247,7 +249,7 @@ def pack_sequence(sequences: Any, enforce_sorted: bool = True) -> PackedSequence
     return pack_padded_sequence(pad_sequence(sequences), lengths, enforce_sorted=enforce_sorted)
 
 
-def unpack_sequence(packed_sequences: PackedSequence) -> list[mt.Tensor]:
+def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
     """Return the sequences of a packed one, in their first order."""
     padded, lengths = pad_packed_sequence(packed_sequences, batch_first=True)
     return unpad_sequence(padded, lengths, batch_first=True)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-import minitensor as mt
+from minitensor import linalg
+from minitensor._C import Tensor
+from minitensor._functions import dot, mv
+from minitensor.autograd import no_grad
 from minitensor.nn.functional import normalize
 from minitensor.nn.modules.conv import _ConvTransposeNd
 from minitensor.nn.modules.module import Module
@@ -39,27 +42,27 @@ class SpectralNorm:
         self.n_power_iterations = n_power_iterations
         self.eps = eps
 
-    def reshape_weight_to_matrix(self, weight: mt.Tensor) -> mt.Tensor:
+    def reshape_weight_to_matrix(self, weight: Tensor) -> Tensor:
         """Return the weight with ``dim`` first and everything else as columns."""
         return weight.movedim(self.dim, 0).reshape((weight.shape[self.dim], -1))
 
-    def compute_weight(self, module: Module, do_power_iteration: bool) -> mt.Tensor:
+    def compute_weight(self, module: Module, do_power_iteration: bool) -> Tensor:
         """Return the normalised weight, after improving the estimate if ``do_power_iteration``."""
         weight, u, v = (getattr(module, self.name + suffix) for suffix in ("_orig", "_u", "_v"))
         matrix = self.reshape_weight_to_matrix(weight)
         if do_power_iteration:
-            with mt.no_grad():
+            with no_grad():
                 for _ in range(self.n_power_iterations):
-                    v.copy_(normalize(mt.mv(matrix.t(), u), dim=0, eps=self.eps))
-                    u.copy_(normalize(mt.mv(matrix, v), dim=0, eps=self.eps))
+                    v.copy_(normalize(mv(matrix.t(), u), dim=0, eps=self.eps))
+                    u.copy_(normalize(mv(matrix, v), dim=0, eps=self.eps))
                 # The graph keeps these; the buffers change with the next call.
                 u, v = u.clone(), v.clone()
-        result: mt.Tensor = weight / mt.dot(u, mt.mv(matrix, v))
+        result: Tensor = weight / dot(u, mv(matrix, v))
         return result
 
     def remove(self, module: Module) -> None:
         """Make the normalised weight a parameter again."""
-        with mt.no_grad():
+        with no_grad():
             weight = self.compute_weight(module, do_power_iteration=False)
         for suffix in ("", "_u", "_v", "_orig"):
             delattr(module, self.name + suffix)
@@ -69,9 +72,9 @@ class SpectralNorm:
         """Compute the weight before a call of its module."""
         setattr(module, self.name, self.compute_weight(module, do_power_iteration=module.training))
 
-    def _solve_v_and_rescale(self, weight_mat: mt.Tensor, u: mt.Tensor, target_sigma: mt.Tensor) -> mt.Tensor:
-        v = mt.linalg.pinv(weight_mat.t().mm(weight_mat)).mm(weight_mat.t()).mv(u)
-        result: mt.Tensor = v * (target_sigma / mt.dot(u, mt.mv(weight_mat, v)))
+    def _solve_v_and_rescale(self, weight_mat: Tensor, u: Tensor, target_sigma: Tensor) -> Tensor:
+        v = linalg.pinv(weight_mat.t().mm(weight_mat)).mm(weight_mat.t()).mv(u)
+        result: Tensor = v * (target_sigma / dot(u, mv(weight_mat, v)))
         return result
 
     @staticmethod
@@ -88,7 +91,7 @@ class SpectralNorm:
                 "The module passed to `SpectralNorm` can't have uninitialized parameters. Make sure to run the dummy "
                 "forward before applying spectral normalization"
             )
-        with mt.no_grad():
+        with no_grad():
             rows, columns = hook.reshape_weight_to_matrix(weight).shape
             u = normalize(weight.new_empty(rows).normal_(0, 1), dim=0, eps=eps)
             v = normalize(weight.new_empty(columns).normal_(0, 1), dim=0, eps=eps)
@@ -131,7 +134,7 @@ class SpectralNormLoadStateDictPreHook:
         if missing:
             missing_keys.extend(missing if strict else [])
             return
-        with mt.no_grad():
+        with no_grad():
             original, weight = state_dict[key + "_orig"], state_dict.pop(key)
             matrix = self.fn.reshape_weight_to_matrix(original)
             sigma = (original / weight).mean()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-import minitensor as mt
+from minitensor._C import Tensor
 from minitensor._warning import users_level
 
 __all__ = ["functional_call"]
@@ -13,7 +13,7 @@ __all__ = ["functional_call"]
 
 def functional_call(
     module: Any,
-    parameters_and_buffers: dict[str, mt.Tensor],
+    parameters_and_buffers: dict[str, Tensor],
     args: Any = None,
     kwargs: dict[str, Any] | None = None,
     *,
@@ -21,9 +21,11 @@ def functional_call(
     strict: bool = False,
 ) -> Any:
     """Call a module with other parameters and buffers: ``func.functional_call``, where it has moved to."""
+    from minitensor import func
+
     warnings.warn(
         "`torch.nn.utils.stateless.functional_call` is deprecated in favor of `torch.func.functional_call`.",
         FutureWarning,
         stacklevel=users_level(),
     )
-    return mt.func.functional_call(module, parameters_and_buffers, args, kwargs, tie_weights=tie_weights, strict=strict)
+    return func.functional_call(module, parameters_and_buffers, args, kwargs, tie_weights=tie_weights, strict=strict)

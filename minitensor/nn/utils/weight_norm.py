@@ -5,7 +5,8 @@ from __future__ import annotations
 import warnings
 from typing import Any, TypeVar
 
-import minitensor as mt
+from minitensor._C import Tensor
+from minitensor._functions import norm_except_dim
 from minitensor._warning import users_level
 from minitensor.nn.modules.module import Module
 from minitensor.nn.parameter import Parameter, is_lazy
@@ -15,9 +16,9 @@ __all__ = ["WeightNorm", "remove_weight_norm", "weight_norm"]
 M = TypeVar("M", bound=Module)
 
 
-def weight_normed(v: mt.Tensor, g: mt.Tensor, dim: int) -> mt.Tensor:
+def weight_normed(v: Tensor, g: Tensor, dim: int) -> Tensor:
     """Return ``g * v / norm(v)``, the norm over all dimensions but ``dim``; all of them for -1."""
-    return v * (g / mt.norm_except_dim(v, 2, dim))
+    return v * (g / norm_except_dim(v, 2, dim))
 
 
 class WeightNorm:
@@ -49,7 +50,7 @@ class WeightNorm:
                 "forward before applying weight normalization"
             )
         del module._parameters[name]
-        module.register_parameter(name + "_g", Parameter(mt.norm_except_dim(weight, 2, hook.dim).data))
+        module.register_parameter(name + "_g", Parameter(norm_except_dim(weight, 2, hook.dim).data))
         module.register_parameter(name + "_v", Parameter(weight.data))
         setattr(module, name, hook.compute_weight(module))
         module.register_forward_pre_hook(hook)

@@ -8,7 +8,9 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
-import minitensor as mt
+import minitensor
+from minitensor import cuda
+from minitensor._C import get_num_threads, set_num_threads
 from minitensor.utils.benchmark.measurement import Measurement, TaskSpec
 
 __all__ = ["Language", "Timer", "timer"]
@@ -23,8 +25,8 @@ class Language(Enum):
 
 def timer() -> float:
     """Return the time in seconds, after all that GPUs were given has run."""
-    if mt.cuda.is_available() and mt.cuda.is_initialized():
-        mt.cuda.synchronize()
+    if cuda.is_available() and cuda.is_initialized():
+        cuda.synchronize()
     return timeit.default_timer()
 
 
@@ -59,16 +61,16 @@ class Timer:
                 f"global_setup is C++ only, got `{global_setup}`. Most likely this code can simply be moved to `setup`."
             )
         stmt, setup = textwrap.dedent(stmt).strip(), textwrap.dedent(setup).strip()
-        self._timer = timeit.Timer(stmt, setup or "pass", timer, {"minitensor": mt} | (globals or {}))
+        self._timer = timeit.Timer(stmt, setup or "pass", timer, {"minitensor": minitensor} | (globals or {}))
         self._task_spec = TaskSpec(stmt, setup, global_setup, label, sub_label, description, env, num_threads)
 
     def _time(self, number: int) -> float:
-        before = mt.get_num_threads()
-        mt.set_num_threads(self._task_spec.num_threads)
+        before = get_num_threads()
+        set_num_threads(self._task_spec.num_threads)
         try:
             return max(self._timer.timeit(number), 1e-9)
         finally:
-            mt.set_num_threads(before)
+            set_num_threads(before)
 
     def timeit(self, number: int = 1000000) -> Measurement:
         """Return the time of ``number`` executions."""

@@ -7,7 +7,8 @@ import sys
 from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, Sequence
 from typing import Any
 
-import minitensor as mt
+from minitensor._C import Tensor, float64
+from minitensor._functions import as_tensor, stack, tensor
 
 __all__ = ["collate", "default_collate", "default_collate_fn_map", "default_convert"]
 
@@ -46,12 +47,12 @@ def _is_named(value: Any) -> bool:
 def default_convert(data: Any) -> Any:
     """The same structure with NumPy's arrays and scalars as tensors; other things as they are."""
     kind = type(data)
-    if isinstance(data, mt.Tensor):
+    if isinstance(data, Tensor):
         return data
     if kind.__module__ == "numpy" and kind.__name__ not in ("str_", "string_"):
         if kind.__name__ != "ndarray":
-            return mt.as_tensor(sys.modules["numpy"].array(data))
-        return data if data.dtype.kind in "SaUO" else mt.as_tensor(data)
+            return as_tensor(sys.modules["numpy"].array(data))
+        return data if data.dtype.kind in "SaUO" else as_tensor(data)
     if isinstance(data, Mapping):
         return _mapping_like(data, {key: default_convert(data[key]) for key in data})
     if _is_named(data):
@@ -91,15 +92,15 @@ def collate(batch: Any, *, collate_fn_map: dict[Any, Callable[..., Any]] | None 
 
 
 def _of_tensors(batch: Any, *, collate_fn_map: Any = None) -> Any:
-    return mt.stack(list(batch), 0)
+    return stack(list(batch), 0)
 
 
 def _of_floats(batch: Any, *, collate_fn_map: Any = None) -> Any:
-    return mt.tensor(batch, dtype=mt.float64)
+    return tensor(batch, dtype=float64)
 
 
 def _of_ints(batch: Any, *, collate_fn_map: Any = None) -> Any:
-    return mt.tensor(batch)
+    return tensor(batch)
 
 
 def _of_texts(batch: Any, *, collate_fn_map: Any = None) -> Any:
@@ -109,17 +110,17 @@ def _of_texts(batch: Any, *, collate_fn_map: Any = None) -> Any:
 def _of_arrays(batch: Any, *, collate_fn_map: Any = None) -> Any:
     if batch[0].dtype.kind in "SaUO":
         raise TypeError(_REFUSAL.format(batch[0].dtype))
-    return collate([mt.as_tensor(array) for array in batch], collate_fn_map=collate_fn_map)
+    return collate([as_tensor(array) for array in batch], collate_fn_map=collate_fn_map)
 
 
 def _of_scalars(batch: Any, *, collate_fn_map: Any = None) -> Any:
     import numpy as np
 
-    return mt.as_tensor(np.asarray(batch))
+    return as_tensor(np.asarray(batch))
 
 
 default_collate_fn_map: dict[Any, Callable[..., Any]] = {
-    mt.Tensor: _of_tensors,
+    Tensor: _of_tensors,
     float: _of_floats,
     int: _of_ints,
     str: _of_texts,
@@ -132,7 +133,7 @@ def _know_numpy() -> None:
     numpy = sys.modules.get("numpy")
     if numpy is None or numpy.ndarray in default_collate_fn_map:
         return
-    others = {kind: default_collate_fn_map.pop(kind) for kind in list(default_collate_fn_map) if kind is not mt.Tensor}
+    others = {kind: default_collate_fn_map.pop(kind) for kind in list(default_collate_fn_map) if kind is not Tensor}
     default_collate_fn_map[numpy.ndarray] = _of_arrays
     default_collate_fn_map[numpy.bool_, numpy.number, numpy.object_] = _of_scalars
     default_collate_fn_map.update(others)

@@ -9,7 +9,9 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
-import minitensor as mt
+from minitensor._C import Tensor
+from minitensor._functions import randperm
+from minitensor.random import Generator, default_generator
 
 __all__ = [
     "ChainDataset",
@@ -48,7 +50,7 @@ class IterableDataset(Dataset[_T_co], Iterable[_T_co]):
 class TensorDataset(Dataset[tuple[Any, ...]]):
     """The slices of tensors with the same first dimension."""
 
-    def __init__(self, *tensors: mt.Tensor) -> None:
+    def __init__(self, *tensors: Tensor) -> None:
         if any(tensors[0].size(0) != tensor.size(0) for tensor in tensors):
             raise AssertionError("Size mismatch between tensors")
         self.tensors = tensors
@@ -192,7 +194,7 @@ class Subset(Dataset[_T_co]):
 
 
 def random_split(
-    dataset: Any, lengths: Sequence[int | float], generator: mt.Generator | None = mt.default_generator
+    dataset: Any, lengths: Sequence[int | float], generator: Generator | None = default_generator
 ) -> list[Subset[Any]]:
     """Random parts of a dataset, without common samples, of these lengths or fractions.
 
@@ -215,5 +217,5 @@ def random_split(
         lengths = counts
     if sum(lengths) != total:
         raise ValueError("Sum of input lengths does not equal the length of the input dataset!")
-    order = iter(mt.randperm(total, generator=generator).tolist())
+    order = iter(randperm(total, generator=generator).tolist())
     return [Subset(dataset, list(itertools.islice(order, int(count)))) for count in lengths]

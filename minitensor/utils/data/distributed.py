@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
-import minitensor as mt
+from minitensor._functions import randperm
+from minitensor.random import Generator
 from minitensor.utils.data.sampler import Sampler
 
 __all__ = ["DistributedSampler"]
@@ -54,9 +55,9 @@ class DistributedSampler(Sampler[_T_co]):
         count = len(self.dataset)
         order = list(range(count))
         if self.shuffle:
-            generator = mt.Generator()
+            generator = Generator()
             generator.manual_seed(self.seed + self.epoch)
-            order = mt.randperm(count, generator=generator).tolist()
+            order = randperm(count, generator=generator).tolist()
         order = (order * math.ceil(self.total_size / max(count, 1)))[: self.total_size]
         return iter(order[self.rank :: self.num_replicas])
 

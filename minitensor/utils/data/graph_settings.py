@@ -6,7 +6,9 @@ import inspect
 import warnings
 from typing import Any
 
-import minitensor as mt
+from minitensor._C import int64
+from minitensor._functions import empty
+from minitensor.random import Generator
 from minitensor.utils.data.datapipes.iter.sharding import SHARDING_PRIORITIES
 from minitensor.utils.data.graph import traverse_dps
 
@@ -74,9 +76,9 @@ def apply_shuffle_settings(datapipe: Any, shuffle: bool | None = None) -> Any:
     return datapipe
 
 
-def apply_random_seed(datapipe: Any, rng: mt.Generator) -> Any:
+def apply_random_seed(datapipe: Any, rng: Generator) -> Any:
     """Seed all pipes with a method `set_seed` by numbers of a generator."""
     for pipe in get_all_graph_pipes(traverse_dps(datapipe)):
         if _has(pipe, "set_seed"):
-            pipe.set_seed(int(mt.empty((), dtype=mt.int64).random_(generator=rng).item()))
+            pipe.set_seed(int(empty((), dtype=int64).random_(generator=rng).item()))
     return datapipe

@@ -6,7 +6,9 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
-import minitensor as mt
+from minitensor._C import float64, int64
+from minitensor._functions import as_tensor, empty, multinomial, randint, randperm
+from minitensor.random import Generator
 
 __all__ = [
     "BatchSampler",
@@ -42,7 +44,7 @@ class SequentialSampler(Sampler[int]):
 
 def drawn_seed(generator: Any = None) -> int:
     """A number of 63 bits from the generator, or from the default one."""
-    return int(mt.empty((), dtype=mt.int64).random_(generator=generator).item())
+    return int(empty((), dtype=int64).random_(generator=generator).item())
 
 
 def _count(value: Any) -> bool:
@@ -73,17 +75,17 @@ class RandomSampler(Sampler[int]):
         generator = self.generator
         if generator is None:
             seed = drawn_seed()
-            generator = mt.Generator()
+            generator = Generator()
             generator.manual_seed(seed)
         n, left = len(self.data_source), self.num_samples
         if self.replacement:
             for _ in range(left // 32):
-                yield from mt.randint(n, (32,), dtype=mt.int64, generator=generator).tolist()
-            yield from mt.randint(n, (left % 32,), dtype=mt.int64, generator=generator).tolist()
+                yield from randint(n, (32,), dtype=int64, generator=generator).tolist()
+            yield from randint(n, (left % 32,), dtype=int64, generator=generator).tolist()
         else:
             for _ in range(left // n):
-                yield from mt.randperm(n, generator=generator).tolist()
-            yield from mt.randperm(n, generator=generator).tolist()[: left % n]
+                yield from randperm(n, generator=generator).tolist()
+            yield from randperm(n, generator=generator).tolist()[: left % n]
 
     def __len__(self) -> int:
         return self.num_samples
@@ -97,7 +99,7 @@ class SubsetRandomSampler(Sampler[int]):
         self.generator = generator
 
     def __iter__(self) -> Iterator[int]:
-        for at in mt.randperm(len(self.indices), generator=self.generator).tolist():
+        for at in randperm(len(self.indices), generator=self.generator).tolist():
             yield self.indices[at]
 
     def __len__(self) -> int:
@@ -114,7 +116,7 @@ class WeightedRandomSampler(Sampler[int]):
             raise ValueError(f"num_samples should be a positive integer value, but got num_samples={num_samples}")
         if not isinstance(replacement, bool):
             raise ValueError(f"replacement should be a boolean value, but got replacement={replacement}")
-        self.weights = mt.as_tensor(weights, dtype=mt.float64)
+        self.weights = as_tensor(weights, dtype=float64)
         if self.weights.ndim != 1:
             raise ValueError(
                 f"weights should be a 1d sequence but given weights have shape {tuple(self.weights.shape)}"
@@ -124,7 +126,7 @@ class WeightedRandomSampler(Sampler[int]):
         self.generator = generator
 
     def __iter__(self) -> Iterator[int]:
-        found = mt.multinomial(self.weights, self.num_samples, self.replacement, generator=self.generator)
+        found = multinomial(self.weights, self.num_samples, self.replacement, generator=self.generator)
         yield from found.tolist()
 
     def __len__(self) -> int:

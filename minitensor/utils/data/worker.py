@@ -7,8 +7,10 @@ import traceback
 from dataclasses import dataclass
 from typing import Any
 
-import minitensor as mt
+from minitensor._C import set_num_threads
+from minitensor._functions import manual_seed
 from minitensor.multiprocessing.messages import Channel
+from minitensor.random import Generator
 from minitensor.utils.data.datapipes.datapipe import IterDataPipe, MapDataPipe
 from minitensor.utils.data.graph_settings import apply_random_seed, apply_sharding
 
@@ -116,7 +118,7 @@ class Task:
         """Seed what shuffles among the pipes of the dataset: alike in all workers."""
         if isinstance(self.dataset, IterDataPipe):
             assert seed is not None
-            apply_random_seed(self.dataset, mt.Generator().manual_seed(seed))
+            apply_random_seed(self.dataset, Generator().manual_seed(seed))
 
     def divide(self, number: int) -> None:
         """Give a worker its part of pipes that can be divided."""
@@ -133,7 +135,7 @@ def _seed(base: int, number: int) -> int:
 
     seed = base + number
     random.seed(seed)
-    mt.manual_seed(seed)
+    manual_seed(seed)
     np.random.seed(np.random.SeedSequence([number, base & 0xFFFFFFFF, base >> 32, 0]).generate_state(4))
     return seed
 
@@ -147,7 +149,7 @@ def work(channel: Channel, task: Task, number: int) -> None:
     fetcher: Fetcher | None = None
     failed: Raised | None = None
     try:
-        mt.set_num_threads(1)
+        set_num_threads(1)
         seed = _seed(task.base_seed, number)
         _info.append(WorkerInfo(number, task.num_workers, seed, task.dataset))
         try:

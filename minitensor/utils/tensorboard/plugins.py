@@ -87,7 +87,7 @@ def hparams(
     Values are numbers, texts, bools, tensors of one element, or None, which is left out. `hparam_domain_discrete` says
     which values there are. ValueError for other values.
     """
-    import minitensor as mt
+    from minitensor import _C
 
     api, data = message("plugins.hparams.api_pb2"), message("plugins.hparams.plugin_data_pb2")
     names = message("plugins.hparams.metadata")
@@ -97,7 +97,7 @@ def hparams(
     start = data.SessionStartInfo()
     known = []
     for name, given in hparam_dict.items():
-        value = numbers(given).reshape(-1)[0].item() if isinstance(given, mt.Tensor) else given
+        value = numbers(given).reshape(-1)[0].item() if isinstance(given, _C.Tensor) else given
         if value is None:
             continue
         kinds = ((bool, "bool_value", "BOOL"), (str, "string_value", "STRING"), (Real, "number_value", "FLOAT64"))

@@ -29,11 +29,11 @@ def numbers(value: Any) -> Any:
     """A tensor, an array or a number as a NumPy array; NotImplementedError for anything else."""
     import numpy as np
 
-    import minitensor as mt
+    from minitensor import _C
 
-    if isinstance(value, mt.Tensor):
+    if isinstance(value, _C.Tensor):
         value = value.detach().cpu()
-        return (value.float() if value.dtype == mt.bfloat16 else value).numpy()
+        return (value.float() if value.dtype == _C.bfloat16 else value).numpy()
     if not isinstance(value, np.ndarray) and not np.isscalar(value):
         raise NotImplementedError(f"Got {type(value)}, but numpy array or torch tensor are expected.")
     return np.asarray(value)

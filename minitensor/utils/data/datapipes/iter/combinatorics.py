@@ -6,7 +6,8 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-import minitensor as mt
+from minitensor._C import int64
+from minitensor._functions import empty
 from minitensor.utils.data.datapipes.datapipe import IterDataPipe
 from minitensor.utils.data.datapipes.decorators import functional_datapipe
 from minitensor.utils.data.datapipes.functions import length_of
@@ -91,6 +92,6 @@ class ShufflerIterDataPipe(IterDataPipe[Any]):
         self._buffer = []
         if self._enabled:
             if self._seed is None:
-                self._seed = int(mt.empty((), dtype=mt.int64).random_().item())
+                self._seed = int(empty((), dtype=int64).random_().item())
             self._rng.seed(self._seed)
             self._seed = None

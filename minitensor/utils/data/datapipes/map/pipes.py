@@ -8,7 +8,8 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import minitensor as mt
+from minitensor._C import int64
+from minitensor._functions import empty
 from minitensor.utils.data.datapipes.datapipe import DataChunk, IterDataPipe, MapDataPipe
 from minitensor.utils.data.datapipes.decorators import functional_datapipe
 from minitensor.utils.data.datapipes.functions import length_of, warn_of_unpicklable
@@ -178,7 +179,7 @@ class ShufflerIterDataPipe(IterDataPipe[Any]):
         """Draw another order."""
         if self._enabled:
             if self._seed is None:
-                self._seed = int(mt.empty((), dtype=mt.int64).random_().item())
+                self._seed = int(empty((), dtype=int64).random_().item())
             self._rng.seed(self._seed)
             self._seed = None
             self._shuffled = self._rng.sample(self.indices, len(self.indices))
