@@ -41,7 +41,7 @@ PRECOMPILED = Path("csrc/precompiled.h")
 # What takes longest to compile is started first, so that no core is left with it at the end.
 LONGEST = (
     "reduce/loops",
-    "runtime/gemm_",
+    "runtime/products/gemm_",
     "elementwise/loops",
     "pointwise/vector",
     "index/gather",

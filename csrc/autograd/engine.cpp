@@ -11,7 +11,7 @@
 #include "autograd/node_hooks.h"
 #include "core/error.h"
 #include "dispatch/jit_device.h"
-#include "dispatch/python.h"
+#include "dispatch/python/python.h"
 #include "dispatch/settings.h"
 
 namespace mt {

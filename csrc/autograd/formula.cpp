@@ -7,8 +7,8 @@
 #include "autograd/gradient_check.h"
 #include "core/error.h"
 #include "dispatch/jit_device.h"
-#include "dispatch/override_state.h"
-#include "dispatch/python.h"
+#include "dispatch/python/override_state.h"
+#include "dispatch/python/python.h"
 #include "dispatch/settings.h"
 
 namespace mt {

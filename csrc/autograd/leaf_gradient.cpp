@@ -5,8 +5,8 @@
 #include "autograd/formula.h"
 #include "core/error.h"
 #include "dispatch/jit_device.h"
-#include "dispatch/memory_order.h"
-#include "dispatch/python.h"
+#include "dispatch/memory/memory_order.h"
+#include "dispatch/python/python.h"
 
 namespace mt {
 

@@ -1,7 +1,7 @@
 #include "autograd/saved_tensor.h"
 
 #include "core/error.h"
-#include "dispatch/python.h"
+#include "dispatch/python/python.h"
 #include "dispatch/settings.h"
 
 namespace mt {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "dispatch/call.h"
-#include "dispatch/python.h"
+#include "dispatch/python/python.h"
 
 namespace mt {
 

@@ -2,10 +2,10 @@
 #include <string_view>
 
 #include "bindings/jit/apart.h"
-#include "core/faults.h"
-#include "core/interrupt.h"
 #include "core/isa.h"
-#include "core/parallel.h"
+#include "core/process/faults.h"
+#include "core/process/interrupt.h"
+#include "core/process/parallel.h"
 
 #ifndef MT_VERSION
 #define MT_VERSION "unknown"

@@ -4,15 +4,15 @@
 #include <string>
 
 #include "bindings/tensor/shared_memory.h"
-#include "core/fork.h"
+#include "core/process/fork.h"
 #include "dispatch/gpu.h"
 #include "dispatch/jit_device.h"
-#include "dispatch/version.h"
+#include "dispatch/memory/version.h"
 #include "distributed/group.h"
 #include "distributed/mpi_channel.h"
 #include "distributed/shared_channel.h"
 #include "distributed/socket_channel.h"
-#include "trace/plan.h"
+#include "trace/plan/plan.h"
 
 namespace mt::py {
 

@@ -2,8 +2,8 @@
 #include <string>
 
 #include "bindings/py.h"
-#include "core/allocator.h"
-#include "core/parallel.h"
+#include "core/memory/allocator.h"
+#include "core/process/parallel.h"
 
 namespace mt::py {
 

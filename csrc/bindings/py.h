@@ -9,9 +9,9 @@
 #include "autograd/tape.h"
 #include "core/error.h"
 #include "dispatch/call.h"
-#include "dispatch/python.h"
+#include "dispatch/python/python.h"
+#include "dispatch/python/tensor_object.h"
 #include "dispatch/settings.h"
-#include "dispatch/tensor_object.h"
 
 namespace mt::py {
 

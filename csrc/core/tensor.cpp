@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <limits>
 
-#include "core/allocator.h"
 #include "core/error.h"
-#include "core/exposed.h"
 #include "core/kept_object.h"
+#include "core/memory/allocator.h"
+#include "core/memory/exposed.h"
 
 namespace mt {
 

@@ -4,8 +4,8 @@
 #include <atomic>
 #include <string>
 
-#include "core/device_memory.h"
 #include "core/dtype.h"
+#include "core/memory/device_memory.h"
 #include "core/ref.h"
 #include "core/small_vector.h"
 

@@ -8,15 +8,15 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/faults.h"
+#include "core/process/faults.h"
 #include "dispatch/generator.h"
 #include "dispatch/gpu.h"
-#include "dispatch/infer/order.h"
-#include "dispatch/memory_order.h"
+#include "dispatch/infer/shape/order.h"
+#include "dispatch/memory/memory_order.h"
+#include "dispatch/memory/overlap.h"
+#include "dispatch/memory/shared_writes.h"
 #include "dispatch/out.h"
-#include "dispatch/overlap.h"
 #include "dispatch/settings.h"
-#include "dispatch/shared_writes.h"
 
 namespace mt {
 

@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
+#include "dispatch/memory/version.h"
 #include "dispatch/numbers.h"
 #include "dispatch/registry.h"
-#include "dispatch/version.h"
 
 namespace mt {
 

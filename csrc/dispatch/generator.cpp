@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "core/error.h"
-#include "core/fork.h"
+#include "core/process/fork.h"
 #include "dispatch/registry.h"
 
 namespace mt {

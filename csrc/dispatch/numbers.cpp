@@ -2,9 +2,9 @@
 
 #include <cmath>
 
+#include "dispatch/memory/version.h"
 #include "dispatch/op.h"
 #include "dispatch/out.h"
-#include "dispatch/version.h"
 
 namespace mt {
 

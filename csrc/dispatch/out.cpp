@@ -4,8 +4,8 @@
 
 #include "core/error.h"
 #include "dispatch/infer/elementwise.h"
-#include "dispatch/overlap.h"
-#include "dispatch/python.h"
+#include "dispatch/memory/overlap.h"
+#include "dispatch/python/python.h"
 #include "dispatch/settings.h"
 
 namespace mt {

@@ -6,7 +6,7 @@
 #include <unordered_map>
 
 #include "core/error.h"
-#include "core/fork.h"
+#include "core/process/fork.h"
 
 namespace mt {
 

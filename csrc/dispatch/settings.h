@@ -8,7 +8,7 @@
 #include "core/ambient.h"
 #include "core/device.h"
 #include "core/ref.h"
-#include "dispatch/override_state.h"
+#include "dispatch/python/override_state.h"
 
 namespace mt {
 

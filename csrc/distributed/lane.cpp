@@ -7,8 +7,8 @@
 #include <cstdio>
 
 #include "core/error.h"
-#include "core/fork.h"
-#include "core/interrupt.h"
+#include "core/process/fork.h"
+#include "core/process/interrupt.h"
 
 namespace mt::distributed {
 

@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "core/error.h"
-#include "core/fork.h"
+#include "core/process/fork.h"
 
 namespace mt::distributed {
 

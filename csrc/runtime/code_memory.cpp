@@ -8,7 +8,7 @@
 #include <string>
 
 #include "core/error.h"
-#include "core/fork.h"
+#include "core/process/fork.h"
 
 namespace mt {
 

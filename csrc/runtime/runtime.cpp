@@ -1,11 +1,11 @@
 #include "core/error.h"
-#include "core/parallel.h"
+#include "core/process/parallel.h"
 #include "runtime/abi.h"
 #include "runtime/errors.h"
-#include "runtime/gemm.h"
-#include "runtime/gemv.h"
 #include "runtime/host_call.h"
 #include "runtime/kernel_call.h"
+#include "runtime/products/gemm.h"
+#include "runtime/products/gemv.h"
 #include "runtime/sort.h"
 
 namespace mt {

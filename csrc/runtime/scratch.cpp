@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <utility>
 
-#include "core/faults.h"
+#include "core/process/faults.h"
 
 #if defined(__linux__)
 #include <sys/mman.h>

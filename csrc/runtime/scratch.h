@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <new>
 
-#include "core/interrupt.h"
+#include "core/process/interrupt.h"
 
 namespace mt {
 

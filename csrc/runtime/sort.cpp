@@ -5,8 +5,8 @@
 #include <numeric>
 #include <vector>
 
-#include "core/faults.h"
-#include "core/parallel.h"
+#include "core/process/faults.h"
+#include "core/process/parallel.h"
 
 namespace mt {
 

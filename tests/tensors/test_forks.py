@@ -49,13 +49,13 @@ def test_locks_of_the_process_are_known_to_forks():
         "minitensor/ops/interruptible.py: threading.Lock",  # a call's own, let go in the child
     ]
     own = {  # of one call or one pool, which a child makes anew
-        "bindings/jit/apart.cpp", "bindings/jit/file_stamps.cpp", "core/parallel.cpp",
+        "bindings/jit/apart.cpp", "bindings/jit/file_stamps.cpp", "core/process/parallel.cpp",
         # Of a group of processes, which a child has none of.
         "distributed/lane.h", "distributed/mpi_library.h",
     }  # fmt: skip
     for path in sorted((ROOT / "csrc").rglob("*.cpp")) + sorted((ROOT / "csrc").rglob("*.h")):
         name = str(path.relative_to(ROOT / "csrc"))
-        if name in ("core/fork.cpp", "core/fork.h"):
+        if name in ("core/process/fork.cpp", "core/process/fork.h"):
             continue
         text = path.read_text()
         assert "pthread_atfork" not in text, name

@@ -5,7 +5,7 @@
 
 #include "autograd/engine.h"
 #include "bindings/py.h"
-#include "trace/trace.h"
+#include "trace/recording/trace.h"
 
 namespace mt::py {
 

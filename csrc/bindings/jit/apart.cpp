@@ -7,10 +7,10 @@
 #include <mutex>
 #include <thread>
 
-#include "core/fork.h"
-#include "core/interrupt.h"
-#include "trace/plan.h"
-#include "trace/stopped.h"
+#include "core/process/fork.h"
+#include "core/process/interrupt.h"
+#include "trace/plan/plan.h"
+#include "trace/plan/stopped.h"
 
 namespace mt::py {
 

@@ -2,7 +2,7 @@
 // function is recorded.
 #include "bindings/py.h"
 #include "dispatch/call.h"
-#include "trace/trace.h"
+#include "trace/recording/trace.h"
 
 namespace mt::py {
 

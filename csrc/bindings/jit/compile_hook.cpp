@@ -6,7 +6,7 @@
 
 #include "bindings/jit/apart.h"
 #include "bindings/jit/trace_python.h"
-#include "trace/plan_format.h"
+#include "trace/plan/plan_format.h"
 
 namespace mt::py {
 

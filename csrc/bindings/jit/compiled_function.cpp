@@ -11,7 +11,7 @@
 #include "bindings/jit/trace_python.h"
 #include "bindings/ops/overrides.h"
 #include "bindings/py.h"
-#include "trace/program.h"
+#include "trace/program/program.h"
 
 namespace mt::py {
 

@@ -2,8 +2,8 @@
 #include <string>
 
 #include "bindings/jit/apart.h"
-#include "core/expendable.h"
-#include "core/faults.h"
+#include "core/process/expendable.h"
+#include "core/process/faults.h"
 
 namespace mt::py {
 

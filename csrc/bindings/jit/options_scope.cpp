@@ -1,7 +1,7 @@
 // The compiler's options that are in force for a while. In the core, since a session enters such a scope at every step:
 // in a program that works between the steps nothing of it is found in the caches.
 #include "bindings/jit/trace_python.h"
-#include "trace/trace.h"
+#include "trace/recording/trace.h"
 
 namespace mt::py {
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "bindings/jit/trace_python.h"
-#include "trace/trace.h"
+#include "trace/recording/trace.h"
 
 namespace mt::py {
 

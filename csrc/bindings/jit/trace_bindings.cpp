@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "bindings/jit/trace_python.h"
-#include "trace/rental.h"
+#include "trace/policy/rental.h"
 
 namespace mt::py {
 

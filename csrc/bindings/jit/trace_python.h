@@ -2,7 +2,7 @@
 #pragma once
 
 #include "bindings/py.h"
-#include "trace/plan.h"
+#include "trace/plan/plan.h"
 
 namespace mt::py {
 

@@ -7,7 +7,7 @@
 #include "bindings/py.h"
 #include "dispatch/registry.h"
 #include "dispatch/settings.h"
-#include "trace/plan.h"
+#include "trace/plan/plan.h"
 
 namespace mt::py {
 

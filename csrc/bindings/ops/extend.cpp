@@ -5,7 +5,7 @@
 #include "dispatch/call.h"
 #include "dispatch/registry.h"
 #include "dispatch/settings.h"
-#include "trace/trace.h"
+#include "trace/recording/trace.h"
 
 namespace mt::py {
 

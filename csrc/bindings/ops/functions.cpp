@@ -2,10 +2,10 @@
 #include "autograd/engine.h"
 #include "bindings/py.h"
 #include "dispatch/gpu.h"
-#include "dispatch/infer/view.h"
-#include "dispatch/shared_writes.h"
+#include "dispatch/infer/shape/view.h"
+#include "dispatch/memory/shared_writes.h"
 #include "kernels/cpu/index/nonzero.h"
-#include "trace/plan.h"
+#include "trace/plan/plan.h"
 
 namespace mt::py {
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "bindings/py.h"
-#include "dispatch/override_state.h"
+#include "dispatch/python/override_state.h"
 
 namespace mt::py {
 

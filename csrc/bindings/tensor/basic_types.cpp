@@ -6,7 +6,7 @@
 
 #include "bindings/py.h"
 #include "bindings/tensor/named_dtypes.h"
-#include "core/device_memory.h"
+#include "core/memory/device_memory.h"
 
 namespace mt::py {
 

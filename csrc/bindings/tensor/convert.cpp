@@ -8,7 +8,7 @@
 #include "bindings/tensor/shared_memory.h"
 #include "dispatch/gpu.h"
 #include "dispatch/infer/elementwise.h"
-#include "trace/plan.h"
+#include "trace/plan/plan.h"
 
 namespace mt::py {
 

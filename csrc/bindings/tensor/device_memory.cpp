@@ -3,8 +3,8 @@
 #include <unistd.h>
 
 #include "bindings/py.h"
-#include "core/device_memory.h"
-#include "trace/plan.h"
+#include "core/memory/device_memory.h"
+#include "trace/plan/plan.h"
 
 namespace mt::py {
 

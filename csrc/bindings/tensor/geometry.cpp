@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "bindings/py.h"
-#include "dispatch/memory_order.h"
+#include "dispatch/memory/memory_order.h"
 
 namespace mt::py {
 

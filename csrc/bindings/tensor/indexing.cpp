@@ -1,7 +1,7 @@
 // x[...]: integers, slices, None and Ellipsis become views here; index tensors, masks and sequences go to Python's
 // minitensor._indexing, which composes ops.
 #include "bindings/py.h"
-#include "dispatch/overlap.h"
+#include "dispatch/memory/overlap.h"
 #include "dispatch/registry.h"
 
 namespace mt::py {

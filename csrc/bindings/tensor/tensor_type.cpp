@@ -1,7 +1,7 @@
 // The Python type of tensors: slots go straight to the call path.
 #include "bindings/ops/overrides.h"
 #include "bindings/py.h"
-#include "trace/plan.h"
+#include "trace/plan/plan.h"
 
 #include <structmember.h>
 
@@ -12,8 +12,8 @@
 
 #include "autograd/tape.h"
 #include "core/error.h"
-#include "core/exposed.h"
 #include "core/kept_object.h"
+#include "core/memory/exposed.h"
 
 namespace mt::py {
 

@@ -42,7 +42,7 @@ from minitensor_jit.runtime.kernel_counters import ModuleCounters
 __all__ = ["GpuExecutable", "LoadedProgram"]
 
 _ALIGNMENT = 512
-"""What stands behind the scratch memory begins at a multiple of it, as `csrc/trace/gpu_launch.cpp` has it."""
+"""What stands behind the scratch memory begins at a multiple of it, as `csrc/trace/plan/gpu_launch.cpp` has it."""
 _FORMATS = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
 Call = tuple[Callable[..., Any], tuple[Any, ...]]

@@ -3,13 +3,13 @@
 #include <optional>
 #include <type_traits>
 
-#include "dispatch/infer/convolution.h"
+#include "dispatch/infer/nn/convolution.h"
 #include "kernels/cpu/conv/depthwise.h"
 #include "kernels/cpu/conv/direct.h"
 #include "kernels/cpu/conv/finish.h"
 #include "kernels/cpu/conv/geometry.h"
 #include "kernels/cpu/movement/strided_copy.h"
-#include "runtime/gemm.h"
+#include "runtime/products/gemm.h"
 #include "runtime/scratch.h"
 
 namespace mt::cpu {

@@ -7,8 +7,8 @@
 
 #include "kernels/cpu/movement/strided_copy.h"
 #include "kernels/cpu/movement/transpose.h"
-#include "runtime/gemm.h"
-#include "runtime/gemm_kernels.h"
+#include "runtime/products/gemm.h"
+#include "runtime/products/gemm_kernels.h"
 #include "runtime/scratch.h"
 
 namespace mt::cpu {

@@ -4,7 +4,7 @@
 
 #include "kernels/cpu/conv/direct.h"
 #include "kernels/cpu/movement/transpose.h"
-#include "runtime/gemm_kernels.h"
+#include "runtime/products/gemm_kernels.h"
 #include "runtime/scratch.h"
 
 namespace mt::cpu {

@@ -5,8 +5,8 @@
 
 #include "kernels/cpu/conv/direct.h"
 #include "kernels/cpu/movement/strided_copy.h"
-#include "runtime/gemm.h"
-#include "runtime/gemm_kernels.h"
+#include "runtime/products/gemm.h"
+#include "runtime/products/gemm_kernels.h"
 #include "runtime/scratch.h"
 
 namespace mt::cpu {

@@ -1,5 +1,5 @@
 // The matrix of patches as a tensor, and back.
-#include "dispatch/infer/convolution.h"
+#include "dispatch/infer/nn/convolution.h"
 #include "kernels/cpu/conv/geometry.h"
 #include "kernels/cpu/movement/strided_copy.h"
 

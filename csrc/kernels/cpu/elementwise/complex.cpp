@@ -1,7 +1,7 @@
 // The ops that only complex numbers need: conj, sgn, angle, polar and complex.
 #include "dispatch/infer/complex.h"
 #include "core/error.h"
-#include "dispatch/memory_order.h"
+#include "dispatch/memory/memory_order.h"
 #include "kernels/cpu/elementwise/kernels.h"
 #include "kernels/cpu/loops/strided_loop.h"
 #include "kernels/cpu/math/complex.h"

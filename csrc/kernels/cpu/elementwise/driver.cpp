@@ -9,7 +9,7 @@
 #endif
 
 #include "core/isa.h"
-#include "core/parallel.h"
+#include "core/process/parallel.h"
 #include "kernels/cpu/elementwise/loops.h"
 #include "kernels/cpu/loops/strided_loop.h"
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "dispatch/infer/index.h"
+#include "dispatch/infer/shape/index.h"
 #include "dispatch/op.h"
 #include "kernels/cpu/index/axes.h"
 

@@ -2,7 +2,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "dispatch/infer/movement.h"
+#include "dispatch/infer/shape/movement.h"
 #include "dispatch/op.h"
 #include "kernels/cpu/elementwise/kernels.h"
 #include "kernels/cpu/index/axes.h"

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "core/parallel.h"
+#include "core/process/parallel.h"
 #include "dispatch/infer/contraction.h"
 #include "dispatch/op.h"
 #include "kernels/cpu/movement/strided_copy.h"

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 
-#include "core/parallel.h"
+#include "core/process/parallel.h"
 #include "kernels/cpu/elementwise/kernels.h"
 #include "kernels/cpu/elementwise/loops.h"
 #include "runtime/abi.h"
-#include "runtime/gemm.h"
-#include "runtime/gemv.h"
+#include "runtime/products/gemm.h"
+#include "runtime/products/gemv.h"
 #include "runtime/scratch.h"
 
 namespace mt::cpu {

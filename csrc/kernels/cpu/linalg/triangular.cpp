@@ -2,13 +2,13 @@
 // the order of the operations depends on the sizes alone.
 #include <complex>
 
-#include "core/parallel.h"
+#include "core/process/parallel.h"
 #include "dispatch/infer/contraction.h"
 #include "dispatch/op.h"
 #include "kernels/cpu/movement/strided_copy.h"
 #include "kernels/cpu/nn/loops.h"
-#include "runtime/gemm.h"
-#include "runtime/gemv.h"
+#include "runtime/products/gemm.h"
+#include "runtime/products/gemv.h"
 
 namespace mt::cpu {
 

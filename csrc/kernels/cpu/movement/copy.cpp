@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/parallel.h"
+#include "core/process/parallel.h"
 #include "dispatch/infer/elementwise.h"
-#include "dispatch/memory_order.h"
+#include "dispatch/memory/memory_order.h"
 #include "kernels/cpu/elementwise/kernels.h"
 #include "kernels/cpu/loops/strided_loop.h"
 

@@ -1,10 +1,10 @@
 // full, arange, eye, linspace.
-#include "dispatch/infer/creation.h"
+#include "dispatch/infer/shape/creation.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "core/parallel.h"
+#include "core/process/parallel.h"
 #include "kernels/cpu/elementwise/kernels.h"
 #include "kernels/cpu/loops/strided_loop.h"
 

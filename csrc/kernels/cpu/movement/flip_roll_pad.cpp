@@ -1,8 +1,8 @@
 // flip, roll and constant_pad_nd: strided copies of parts of the input.
 #include <cstring>
 
-#include "dispatch/infer/movement.h"
-#include "dispatch/memory_order.h"
+#include "dispatch/infer/shape/movement.h"
+#include "dispatch/memory/memory_order.h"
 #include "dispatch/op.h"
 #include "kernels/cpu/elementwise/kernels.h"
 #include "kernels/cpu/movement/strided_copy.h"

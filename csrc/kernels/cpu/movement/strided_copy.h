@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <cstring>
 
-#include "core/allocator.h"
-#include "core/parallel.h"
+#include "core/memory/allocator.h"
+#include "core/process/parallel.h"
 #include "core/tensor.h"
 
 namespace mt::cpu {

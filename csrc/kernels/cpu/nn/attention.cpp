@@ -6,12 +6,12 @@
 #include <cstring>
 #include <limits>
 
-#include "dispatch/infer/attention.h"
+#include "dispatch/infer/nn/attention.h"
 #include "kernels/cpu/movement/strided_copy.h"
 #include "kernels/cpu/movement/transpose.h"
 #include "kernels/cpu/nn/loops.h"
 #include "kernels/cpu/nn/softmax.h"
-#include "runtime/gemm.h"
+#include "runtime/products/gemm.h"
 #include "runtime/scratch.h"
 
 namespace mt::cpu {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "dispatch/infer/ctc.h"
+#include "dispatch/infer/nn/ctc.h"
 #include "kernels/cpu/movement/strided_copy.h"
 
 namespace mt::cpu {

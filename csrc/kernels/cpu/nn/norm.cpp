@@ -3,7 +3,7 @@
 #include <cmath>
 #include <vector>
 
-#include "dispatch/infer/norm.h"
+#include "dispatch/infer/nn/norm.h"
 #include "kernels/cpu/movement/strided_copy.h"
 #include "kernels/cpu/nn/loops.h"
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "dispatch/infer/pooling.h"
+#include "dispatch/infer/nn/pooling.h"
 #include "kernels/cpu/elementwise/wrapping.h"
 #include "kernels/cpu/movement/strided_copy.h"
 #include "kernels/cpu/nn/loops.h"

@@ -10,10 +10,10 @@
 #include <cstring>
 
 #include "core/error.h"
-#include "dispatch/infer/recurrent.h"
+#include "dispatch/infer/nn/recurrent.h"
 #include "kernels/cpu/movement/strided_copy.h"
 #include "kernels/cpu/nn/loops.h"
-#include "runtime/gemm.h"
+#include "runtime/products/gemm.h"
 
 namespace mt::cpu {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "dispatch/infer/pooling.h"
+#include "dispatch/infer/nn/pooling.h"
 #include "dispatch/op.h"
 #include "kernels/cpu/movement/strided_copy.h"
 

@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-#include "core/parallel.h"
+#include "core/process/parallel.h"
 #include "dispatch/infer/pointwise.h"
 #include "dispatch/op.h"
 #include "kernels/cpu/movement/strided_copy.h"

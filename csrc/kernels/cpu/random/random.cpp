@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "core/isa.h"
-#include "core/parallel.h"
-#include "dispatch/infer/creation.h"
+#include "core/process/parallel.h"
+#include "dispatch/infer/shape/creation.h"
 #include "kernels/cpu/elementwise/kernels.h"
 #include "kernels/cpu/loops/loop_library.h"
 #include "kernels/cpu/loops/strided_loop.h"

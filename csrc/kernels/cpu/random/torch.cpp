@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "core/error.h"
-#include "dispatch/infer/creation.h"
+#include "dispatch/infer/shape/creation.h"
 #include "dispatch/registry.h"
 #include "kernels/cpu/random/random.h"
 

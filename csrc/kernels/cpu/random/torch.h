@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "core/parallel.h"
+#include "core/process/parallel.h"
 #include "core/twister.h"
 #include "dispatch/generator.h"
 #include "kernels/cpu/movement/strided_copy.h"

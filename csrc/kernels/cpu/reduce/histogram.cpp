@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "dispatch/infer/order.h"
+#include "dispatch/infer/shape/order.h"
 #include "dispatch/op.h"
 #include "kernels/cpu/movement/strided_copy.h"
 

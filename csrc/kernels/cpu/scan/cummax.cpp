@@ -1,7 +1,7 @@
 // cummax and cummin: the extreme of the elements up to each place, and where it stands last.
 #include <algorithm>
 
-#include "dispatch/infer/order.h"
+#include "dispatch/infer/shape/order.h"
 #include "dispatch/op.h"
 #include "kernels/cpu/movement/strided_copy.h"
 #include "kernels/cpu/sort/sort.h"

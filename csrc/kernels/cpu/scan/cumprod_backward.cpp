@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <complex>
 
-#include "dispatch/infer/order.h"
+#include "dispatch/infer/shape/order.h"
 #include "dispatch/op.h"
 #include "kernels/cpu/movement/strided_copy.h"
 #include "kernels/cpu/scan/scan.h"

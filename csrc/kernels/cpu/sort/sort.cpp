@@ -5,8 +5,8 @@
 #include <cstring>
 #include <utility>
 
-#include "dispatch/infer/order.h"
-#include "dispatch/memory_order.h"
+#include "dispatch/infer/shape/order.h"
+#include "dispatch/memory/memory_order.h"
 #include "dispatch/op.h"
 #include "kernels/cpu/movement/strided_copy.h"
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "core/interrupt.h"
+#include "core/process/interrupt.h"
 #include "core/tensor.h"
 
 namespace mt::cpu {

@@ -1,5 +1,5 @@
 // Orthogonal polynomials by their recurrences (DLMF 18.9); degrees are truncated, and negative ones give 0.
-#include "core/interrupt.h"
+#include "core/process/interrupt.h"
 #include "kernels/cpu/special/special.h"
 #include "runtime/errors.h"
 

@@ -33,7 +33,7 @@ from .vector_product import emit_vector_product
 __all__ = ["BLOCK_K", "Dot", "Operand"]
 
 BLOCK_K: Final = 512
-"""`kGemmBlockK` of csrc/runtime/gemm.h: a part of the numerics."""
+"""`kGemmBlockK` of csrc/runtime/products/gemm.h: a part of the numerics."""
 
 _DTYPES: Final = frozenset({"f32", "f64", "s32", "u32", "s64", "u64", "u8", "s8"})
 THREADS: Final = 256

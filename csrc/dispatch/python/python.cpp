@@ -1,0 +1,20 @@
+#include "dispatch/python/python.h"
+
+namespace mt {
+
+PyObject* (*wrap_hook)(Ref<Tensor>) = nullptr;
+Tensor* (*unwrap_hook)(PyObject*) = nullptr;
+PyObject* (*value_to_python_hook)(const Value&) = nullptr;
+
+void (*set_python_error_hook)(const Error&) = nullptr;
+
+PyObject* scalar_to_python(const Scalar& scalar) {
+    switch (scalar.tag) {
+        case Scalar::Bool: return PyBool_FromLong(scalar.i != 0);
+        case Scalar::Int: return PyLong_FromLongLong(scalar.i);
+        case Scalar::Complex: return PyComplex_FromDoubles(scalar.f, scalar.imag);
+        default: return PyFloat_FromDouble(scalar.f);
+    }
+}
+
+}  // namespace mt

@@ -1,0 +1,213 @@
+#include "trace/plan/plan.h"
+
+#include <list>
+#include <unordered_map>
+
+#include "core/error.h"
+#include "dispatch/gpu.h"
+#include "trace/policy/rental.h"
+
+namespace mt::trace {
+
+std::shared_ptr<Plan> (*compile_hook)(Trace&, uint64_t) = nullptr;
+std::shared_ptr<Plan> (*recall_hook)(Trace&, uint64_t) = nullptr;
+
+void load_compiler() {
+    if (compile_hook) return;
+    PyRef module(PyImport_ImportModule("minitensor_jit.api"));
+    if (!module) fail_python();
+}
+
+namespace {
+
+MT_THREAD_LOCAL uint64_t g_options_id = 0;
+
+uint64_t hash_words(const std::vector<uint64_t>& words) {
+    uint64_t h = 0x9E3779B97F4A7C15ull;
+    for (uint64_t word : words) {
+        h ^= word;
+        h *= 0xFF51AFD7ED558CCDull;
+        h ^= h >> 32;
+    }
+    return h;
+}
+
+// Bounded by bytes; least recently used plans leave first.
+class PlanCache {
+  public:
+    std::shared_ptr<Plan>* find(const std::vector<uint64_t>& signature, uint64_t hash) {
+        auto [first, last] = index_.equal_range(hash);
+        for (; first != last; ++first) {
+            auto entry = first->second;
+            if (entry->signature != signature) continue;
+            order_.splice(order_.begin(), order_, entry);
+            ++hits;
+            return &entry->plan;
+        }
+        ++misses;
+        return nullptr;
+    }
+    void insert(std::vector<uint64_t> signature, uint64_t hash, uint64_t owner, std::shared_ptr<Plan> plan) {
+        size_t size = plan->bytes() + signature.size() * sizeof(uint64_t);
+        bytes += size;
+        order_.push_front({std::move(signature), hash, owner, size, std::move(plan)});
+        index_.emplace(hash, order_.begin());
+        shrink();
+    }
+    // The newest stays, however large.
+    void shrink() {
+        while (bytes > limit && order_.size() > 1) {
+            ++evicted;
+            // Last, since what a plan holds may run code when it dies.
+            std::shared_ptr<Plan> dying = erase(std::prev(order_.end()));
+        }
+    }
+    void forget(uint64_t owner) {
+        std::vector<std::shared_ptr<Plan>> dying;
+        for (auto entry = order_.begin(); entry != order_.end();) {
+            auto here = entry++;
+            if (here->owner == owner) dying.push_back(erase(here));
+        }
+    }
+    void clear() {
+        index_.clear();
+        bytes = 0;
+        auto dying = std::exchange(order_, {});
+    }
+    size_t size() const { return order_.size(); }
+    uint64_t hits = 0, misses = 0, evicted = 0, bytes = 0, limit = uint64_t{64} << 20;
+
+  private:
+    struct Entry {
+        std::vector<uint64_t> signature;
+        uint64_t hash;
+        uint64_t owner;
+        size_t bytes;
+        std::shared_ptr<Plan> plan;
+    };
+
+    std::shared_ptr<Plan> erase(std::list<Entry>::iterator entry) {
+        auto [first, end] = index_.equal_range(entry->hash);
+        for (; first != end; ++first)
+            if (first->second == entry) {
+                index_.erase(first);
+                break;
+            }
+        bytes -= entry->bytes;
+        std::shared_ptr<Plan> plan = std::move(entry->plan);
+        order_.erase(entry);
+        return plan;
+    }
+
+    std::list<Entry> order_;
+    std::unordered_multimap<uint64_t, std::list<Entry>::iterator> index_;
+};
+
+PlanCache& plans() {
+    static auto* cache = new PlanCache;
+    return *cache;
+}
+
+// Which inputs of launches on GPUs the host knows.
+void find_host_inputs(const Trace& trace, Plan& plan) {
+    for (Step& step : plan.steps) {
+        if (!step.program) continue;
+        for (const InputSlot& slot : step.inputs) {
+            bool host = slot.random || slot.is_size || slot.value.kind == RefKind::Scalar;
+            if (slot.value.kind == RefKind::Leaf) host = !on_gpu(trace.leaves[slot.value.index].storage->device);
+            if (slot.value.kind == RefKind::Node) host = !on_gpu(trace.nodes[slot.value.index].device);
+            step.from_host.push_back(host);
+        }
+    }
+}
+
+void count_last_uses(const Trace& trace, Plan& plan) {
+    plan.last_use.assign(trace.results.size(), -1);
+    auto use = [&](ValueRef value, size_t s) {
+        if (value.kind == RefKind::Node)
+            plan.last_use[trace.nodes[value.index].first_result + value.result] = static_cast<int32_t>(s);
+    };
+    for (size_t s = 0; s < plan.steps.size(); ++s) {
+        const Step& step = plan.steps[s];
+        if (step.type == Step::Type::Launch) {
+            for (const InputSlot& slot : step.inputs) use(slot.value, s);
+        } else {
+            const TraceNode& node = trace.nodes[step.node];
+            for (uint32_t i = 0; i < node.operand_count; ++i) use(trace.operands[node.first_operand + i], s);
+        }
+    }
+    for (ValueRef value : plan.deferred) plan.last_use[trace.nodes[value.index].first_result + value.result] = -1;
+}
+
+}  // namespace
+
+uint64_t options_id() { return g_options_id; }
+void set_options_id(uint64_t id) { g_options_id = id; }
+bool may_wait() { return g_options_id % 2 == 0; }
+bool may_measure() { return g_options_id >> 1 & 1; }
+bool is_careful() { return g_options_id >> 2 & 1; }
+
+void Plan::complete(const Trace& trace) {
+    count_last_uses(trace, *this);
+    find_host_inputs(trace, *this);
+}
+
+size_t Plan::bytes() const {
+    size_t total = sizeof(Plan) + last_use.size() * sizeof(int32_t) + checks.size() * sizeof(BoundsCheck) +
+                   deferred.size() * sizeof(ValueRef) + fastest.size() * sizeof(int64_t);
+    for (const Step& step : steps)
+        total += sizeof(Step) + step.inputs.size() * sizeof(InputSlot) + step.outputs.size() * sizeof(ValueRef) +
+                 step.inside.size() * sizeof(uint32_t) + step.name.size();
+    return total;
+}
+
+std::shared_ptr<Plan> plan_of(Trace& trace, bool* hit) {
+    trace.finish_signature();
+    uint64_t hash = hash_words(trace.signature);
+    std::shared_ptr<Plan>* known = plans().find(trace.signature, hash);
+    std::shared_ptr<Plan> plan = known ? *known : nullptr;
+    *hit = plan != nullptr;
+    if (!plan) {
+        const bool is_run = trace.goes_by_policy();
+        const uint64_t structure = is_run ? 0 : structure_of(trace);
+        const Policy::Miss miss = trace.policy().miss(trace, hash, structure);
+        if (miss == Policy::Miss::Wait) return plan_op_by_op(trace, hash, structure);
+        const int64_t started = policy_clock();
+        if (miss == Policy::Miss::Recall) {
+            plan = recall_hook ? recall_hook(trace, hash) : nullptr;
+            if (plan) note_cost_of_recalling(policy_clock() - started);
+        } else {
+            load_compiler();
+            plan = compile_hook(trace, miss == Policy::Miss::Compile ? hash : 0);
+        }
+        Policy::planned(trace, structure, policy_clock() - started, plan && miss != Policy::Miss::Recall);
+        if (!plan) {
+            Policy::not_there(hash, miss);
+            return plan_op_by_op(trace, hash, structure);
+        }
+        plan->structure = structure;
+        plans().insert(trace.signature, hash, trace.owner, plan);
+    } else if (plan->contest && !launch_profile_hook) {
+        std::shared_ptr<Plan> next = next_in_contest(trace, plan);
+        // Python ran: the cache may have changed.
+        if (next != plan && (known = plans().find(trace.signature, hash))) *known = next;
+        plan = std::move(next);
+    }
+    return plan;
+}
+
+PlanCacheInfo plan_cache_info() {
+    const PlanCache& p = plans();
+    return {p.hits, p.misses, p.evicted, p.size(), p.bytes, p.limit};
+}
+void clear_plan_cache() {
+    plans().clear();
+    Policy::clear();
+}
+void set_plan_cache_limit(uint64_t bytes) {
+    plans().limit = bytes;
+    plans().shrink();
+}
+void forget_plans_of(uint64_t owner) { plans().forget(owner); }
+
+}  // namespace mt::trace

@@ -1,0 +1,373 @@
+#include "trace/policy/policy.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "dispatch/settings.h"
+#include "trace/plan/plan.h"
+#include "trace/policy/rental.h"
+
+namespace mt::trace {
+
+int64_t (*policy_clock)() = now_ns;
+PyRef (*demoted_hook)(const PyRef&, const SourceRef&, int64_t, int64_t) = nullptr;
+void (*demoted_ran_hook)(const PyRef&) = nullptr;
+bool (*submit_hook)(const Trace&, uint64_t) = nullptr;
+
+bool compiles_at_once() { return !may_wait() || flush_hook || launch_profile_hook; }
+
+namespace {
+
+// What recording a call takes beside dispatching it; a flush is measured.
+constexpr int64_t kRecordNs = 250;
+// What a first run op by op is expected to lose for each call, with its flush.
+constexpr int64_t kLearnNs = 1'000;
+
+uint64_t mixed(uint64_t hash, uint64_t word) {
+    hash = (hash ^ word) * 0xFF51AFD7ED558CCDull;
+    return hash ^ hash >> 32;
+}
+
+// Of what the call is made on.
+uint64_t operands_of(const Call& call) {
+    uint64_t hash = settings_word();
+    for (size_t i = 0; i < call.operand_count; ++i) {
+        const Tensor* t = call.operands[i].tensor;
+        if (!t) continue;
+        hash = mixed(hash, static_cast<uint64_t>(t->dtype) << 8 | t->sizes.size());
+        for (int64_t size : t->sizes) hash = mixed(hash, static_cast<uint64_t>(size));
+    }
+    return hash;
+}
+
+// Whether a trace can't run op by op for once.
+bool must_be_compiled(const Trace& trace) {
+    if (trace.owner != 0 || trace.whole_function) return true;
+    return std::any_of(trace.nodes.begin(), trace.nodes.end(),
+                       [](const TraceNode& node) { return node.device.type != DeviceType::CPU || node.tag.must; });
+}
+
+}  // namespace
+
+uint64_t Policy::epoch = 0;
+
+void Policy::clear() {
+    ++epoch;
+    forget_signatures();
+}
+
+void Policy::start() {
+    forget();
+    idle_ = 0;
+    ns_per_call_ = 1000;
+    weight_ = 1;
+    doze_ns_ = kFirstDozeNs;
+    open_account();
+}
+
+const PyObject* Policy::expected_code() const { return place_ && place_->next ? place_->next->key.code : nullptr; }
+
+size_t Policy::Hash::operator()(const Key& key) const {
+    uint64_t hash = mixed(reinterpret_cast<uintptr_t>(key.op), reinterpret_cast<uintptr_t>(key.code));
+    return mixed(hash, static_cast<uint64_t>(key.lasti) << 32 ^ key.options);
+}
+
+Policy::Place& Policy::place_of(const Key& key) {
+    const bool valid = epoch_ == epoch;
+    if (valid && place_ && place_->next && place_->next->key == key) return *place_->next;
+    if (auto known = places_.find(key); valid && known != places_.end()) {
+        if (place_) place_->next = &known->second;
+        return known->second;
+    }
+    if (!valid || places_.size() >= kMaxPlaces) {
+        forget();
+        place_ = nullptr;
+        epoch_ = epoch;
+        auto dying = std::exchange(places_, {});  // code objects may run code when they die
+    }
+    Place& place = places_[key];
+    place.code = PyRef::borrow(const_cast<PyObject*>(key.code));
+    place.key = key;
+    place.lasting = lasting_key(*key.op, key.code, key.lasti);
+    return place;
+}
+
+Policy::Run& Policy::run_of(Place& place, uint64_t operands) {
+    for (const auto& run : place.runs)
+        if (run->operands == operands) return *run;
+    if (place.runs.size() >= kMaxRuns) auto dying = std::exchange(place.runs, {});
+    place.runs.push_back(std::make_unique<Run>());
+    place.runs.back()->operands = operands;
+    recall(place, *place.runs.back());
+    return *place.runs.back();
+}
+
+// Up to how many calls: as many as a part of a loop has, or well above what there were so far.
+uint32_t Policy::run_eagerly(size_t calls, bool timed) {
+    limit_ = static_cast<uint32_t>(now_->is_part ? calls : 2 * calls + 64);
+    timed_ = timed;
+    if (timed) started_ = policy_clock();
+    return limit_;
+}
+
+// There is nothing to be done about this run, and it may be the same with the next ones.
+uint32_t Policy::rest(bool timed) {
+    if (idle_++ == 0) awake_ = policy_clock();
+    if (idle_ < kIdle || flush_hook) return run_eagerly(std::max(now_->calls, place_->calls), timed);
+    idle_ = 0;
+    dozes_ = true;
+    now_ = nullptr;
+    timed_ = false;
+    started_ = policy_clock();
+    awake_ = started_ - awake_;
+    limit_ = static_cast<uint32_t>(std::clamp(static_cast<double>(doze_ns_) / ns_per_call_, 64.0, 1e6));
+    doze_ns_ = std::min(2 * doze_ns_, kLastDozeNs);
+    return limit_;
+}
+
+uint32_t Policy::begin(const Call& call, const SourceRef& at) { return begin_call(*call.op, operands_of(call), at); }
+
+uint32_t Policy::begin_call(const OpDef& kind, uint64_t work, const SourceRef& at) {
+    Place& place = place_of({&kind, at.code, at.lasti, options_id()});
+    Run& run = run_of(place, work);
+    place_ = &place;
+    now_ = &run;
+    ++run.begun;
+    const bool at_once = compiles_at_once();
+    if (at_once && run.state < State::Contest) run.state = State::Contest;
+    if (!at_once && place.pause && run.state != State::Contest) {
+        --place.pause;
+        return rest();
+    }
+    switch (run.state) {
+        case State::Cold:
+            // When a signature comes again it is to be compiled.
+            if (!affords(run.hash ? cost_of_asking(run.nodes)
+                                  : static_cast<int64_t>(std::max<size_t>(place.calls, 8)) * kLearnNs))
+                return rest();
+            break;
+        case State::Waiting:
+            if (run.spent_ns < cost_of_plan(run.nodes)) return rest(true);
+            if (!affords(cost_of_asking(run.nodes))) return rest();
+            break;
+        case State::Asked:
+            switch (whereabouts(run.hash)) {
+                case Signature::At::Asked: return rest();
+                case Signature::At::Made: run.state = State::Contest; break;
+                case Signature::At::Ready:
+                    // What loading takes is won back by large ops, once they have taken as long.
+                    if (run.spent_ns < cost_of_recalling() && !affords(cost_of_recalling())) return rest(true);
+                    run.state = State::Contest;
+                    break;
+                case Signature::At::Hopeless: settle(run, State::Demoted); return rest();
+                case Signature::At::Nowhere: run.state = State::Cold;
+            }
+            break;
+        case State::Compiled:
+        case State::Demoted:
+            started_ = policy_clock();
+            if (run.state == State::Demoted &&
+                (started_ < run.until || !affords(kRuns * std::max<int64_t>(run.recorded_ns - run.eager_ns, 0))))
+                return rest();
+            if (started_ < run.until) {
+                idle_ = 0;
+                return 0;
+            }
+            run.state = State::Contest;
+            run.tries = run.recorded_runs = run.eager_runs = 0;
+            run.recorded_ns = run.eager_ns = INT64_MAX;
+            break;
+        case State::Contest: break;
+    }
+    idle_ = 0;
+    doze_ns_ = kFirstDozeNs;
+    if (launch_profile_hook) {  // what looks at launches takes time itself
+        forget();
+        return 0;
+    }
+    if (run.state == State::Contest) {
+        if (++run.tries > kTries) {  // never twice the same
+            settle(run, at_once ? State::Compiled : State::Demoted);
+            forget();
+            return 0;
+        }
+        if (run.recorded_runs > run.eager_runs) return run_eagerly(run.calls, true);
+    }
+    started_ = policy_clock();
+    return 0;
+}
+
+bool Policy::look(uint32_t left) {
+    if (dozes_) return false;
+    if (now_) end_eager(limit_ - left + 1);
+    return true;
+}
+
+uint32_t Policy::outlast() {
+    if (std::exchange(dozes_, false)) {
+        const auto dozed = static_cast<double>(policy_clock() - started_);
+        ns_per_call_ = std::max(1.0, dozed / limit_);
+        weight_ = 1 + dozed / static_cast<double>(std::max<int64_t>(awake_, 1));
+        now_ = nullptr;
+        limit_ = kAwait;  // a look is to come, or a call of the framework's own, after which a run begins
+        return limit_;
+    }
+    if (counts_calls()) end_eager(limit_);
+    forget();
+    return 0;
+}
+
+void Policy::end_eager(size_t calls) {
+    const int64_t took_ns = timed_ ? policy_clock() - started_ : 0;
+    const Run* ended = now_;
+    if (flush_hook && demoted_ran_hook && now_->record) demoted_ran_hook(now_->record);
+    if (now_ == ended && timed_) {  // what Python ran may have begun another
+        if (now_->state < State::Contest)
+            now_->spent_ns += static_cast<int64_t>(weight_ * static_cast<double>(took_ns));
+        else if (now_->state == State::Contest) enter(took_ns, calls, false);
+    }
+    forget();
+}
+
+Policy::Miss Policy::miss(const Trace& trace, uint64_t hash, uint64_t structure) {
+    if (must_be_compiled(trace)) return Miss::CompileNow;
+    if (structure && !flush_hook && whereabouts(hash) == Signature::At::Asked) return Miss::Wait;
+    if (compiles_at_once()) return Miss::CompileNow;
+    const bool asked = std::any_of(trace.nodes.begin(), trace.nodes.end(),
+                                   [](const TraceNode& node) { return node.tag.compile == 1; });
+    if (structure) {
+        if (whereabouts(hash) == Signature::At::Made) return Miss::CompileNow;
+        return is_worth_a_plan(trace, hash, structure, asked) ? Miss::Compile : Miss::Wait;
+    }
+    Signature& known = signature_of(hash);
+    if (asked) return Miss::Compile;
+    ++known.requests;
+    if (now_ && std::exchange(now_->recalls, false)) return Miss::Recall;
+    switch (whereabouts(hash)) {
+        case Signature::At::Ready: return Miss::Recall;
+        case Signature::At::Made: return Miss::CompileNow;
+        case Signature::At::Asked:
+        case Signature::At::Hopeless: return Miss::Wait;
+        case Signature::At::Nowhere: break;
+    }
+    if (known.requests < 2) return Miss::Wait;
+    if (is_careful() && !(now_ && now_->spent_ns >= cost_of_plan(trace.nodes.size()))) return Miss::Wait;
+    if (submit_hook && affords(cost_of_asking(trace.nodes.size()))) {
+        const int64_t started = policy_clock();
+        const bool submitted = submit_hook(trace, hash);
+        lose(policy_clock() - started);
+        if (submitted) {  // Python ran: it may have been forgotten
+            signature_of(hash).at = Signature::At::Asked;
+            return Miss::Wait;
+        }
+    }
+    return affords(cost_of_plan(trace.nodes.size())) ? Miss::Compile : Miss::Wait;
+}
+
+void Policy::not_there(uint64_t hash, Miss miss) {
+    Signature& signature = signature_of(hash);
+    if (miss == Miss::Compile) {
+        signature.at = Signature::At::Asked;
+        signature.here = true;
+    } else if (signature.at == Signature::At::Ready) {
+        // What an earlier process's helper left may be another compiler's. This process's own is not asked again.
+        signature.at = std::exchange(signature.before, false) ? Signature::At::Nowhere : Signature::At::Hopeless;
+    }
+}
+
+void Policy::end_recorded(const Plan& plan, bool hit, size_t calls, int64_t flush_ns, bool is_part) {
+    idle_ = 0;
+    if (plan.op_by_op) lose(static_cast<int64_t>(calls) * kRecordNs + flush_ns - plan.ops_ns);
+    if (!now_) return;
+    place_->calls = std::max(place_->calls, calls);
+    if (plan.op_by_op) {
+        learn(plan, calls, is_part);
+    } else {
+        place_->changes = now_->misses = 0;
+        if (now_->state < State::Contest) now_->state = State::Contest;  // there is a plan already
+        if (hit && !plan.contest) {
+            if (plan.record && plan.record.get() != Py_None) now_->record = PyRef::borrow(plan.record.get());
+            if (now_->state == State::Contest) {
+                if (calls == now_->calls) now_->is_part = is_part;
+                enter(policy_clock() - started_, calls, true);
+                if (now_) now_->is_part = is_part;
+            }
+        }
+    }
+    forget();
+}
+
+void Policy::end_program() {
+    idle_ = 0;
+    if (!now_) return;
+    place_->changes = now_->misses = 0;
+    if (now_->state == State::Contest) enter(policy_clock() - started_, now_->calls, true);
+    forget();
+}
+
+void Policy::settle(Run& run, State state) {
+    run.state = state;
+    run.tries = 0;
+    run.until = policy_clock() + run.again_ns;
+    run.again_ns *= 4;
+}
+
+// A recorded run has run op by op.
+void Policy::learn(const Plan& plan, size_t calls, bool is_part) {
+    Run& run = *now_;
+    if (run.is_part && !is_part && calls < run.calls) return;  // what is left of a loop at its end
+    const bool same = run.hash == plan.op_by_op;
+    run.hash = plan.op_by_op;
+    run.calls = calls;
+    run.nodes = plan.steps.size();
+    run.is_part = is_part;
+    if (same) {
+        place_->changes = 0;
+    } else if (++place_->changes > kChanges) {
+        place_->pause = 1u << std::min(place_->changes - kChanges, kMostPaused);
+    }
+    if (run.state >= State::Contest && (run.state == State::Demoted || ++run.misses <= kMisses)) return;
+    run.misses = 0;
+    if (whereabouts(run.hash) == Signature::At::Asked) run.state = State::Asked;
+    else if (whereabouts(run.hash) == Signature::At::Hopeless) {
+        settle(run, State::Demoted);
+    } else run.state = is_careful() ? State::Waiting : State::Cold;
+}
+
+void Policy::enter(int64_t took_ns, size_t calls, bool recorded) {
+    Run& run = *now_;
+    if (calls != run.calls) {
+        if (!recorded && run.recorded_runs) return;
+        run.calls = calls;
+        run.recorded_runs = run.eager_runs = 0;
+        run.recorded_ns = run.eager_ns = INT64_MAX;
+    }
+    int64_t& fastest = recorded ? run.recorded_ns : run.eager_ns;
+    fastest = std::min(fastest, took_ns);
+    ++(recorded ? run.recorded_runs : run.eager_runs);
+    if (run.eager_runs < kFewest || run.recorded_runs < kFewest) return;
+    const int64_t losing_ns = run.recorded_ns - run.eager_ns;
+    const bool over = run.recorded_runs >= kRuns && run.eager_runs >= kRuns;
+    if (over || (losing_ns > 0 && !affords(losing_ns * kRuns))) decide();
+}
+
+void Policy::decide() {
+    Run& run = *now_;
+    const bool lost = run.recorded_ns > run.eager_ns;
+    settle(run, lost ? State::Demoted : State::Compiled);
+    if (!lost) return;
+    lose(run.recorded_runs * (run.recorded_ns - run.eager_ns));
+    if (!demoted_hook) return;
+    const SourceRef at{place_->code.get(), place_->key.lasti};
+    PyRef record = demoted_hook(run.record, at, run.recorded_ns, run.eager_ns);
+    // Python ran: another may have begun, and this one be gone.
+    if (now_ == &run) run.record = std::move(record);
+}
+
+void Policy::planned(const Trace& trace, uint64_t structure, int64_t took_ns, bool compiled) {
+    if (!structure) lose(took_ns);
+    else if (compiled && !compiles_at_once() && !must_be_compiled(trace)) note_plan(structure, took_ns);
+    if (compiled) note_cost_of_plan(trace.nodes.size(), took_ns);
+}
+
+}  // namespace mt::trace

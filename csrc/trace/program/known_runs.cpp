@@ -1,0 +1,116 @@
+// What became of the runs of a program, for its next process.
+#include <cstring>
+#include <map>
+#include <unordered_map>
+#include <utility>
+
+#include "dispatch/settings.h"
+#include "trace/plan/plan.h"
+#include "trace/policy/policy.h"
+#include "trace/policy/rental.h"
+
+namespace mt::trace {
+
+namespace {
+
+uint64_t mixed(uint64_t hash, uint64_t word) {
+    hash = (hash ^ word) * 0xFF51AFD7ED558CCDull;
+    return hash ^ hash >> 32;
+}
+
+void mix_text(uint64_t& hash, PyObject* text) {
+    Py_ssize_t length = 0;
+    const char* bytes = text ? PyUnicode_AsUTF8AndSize(text, &length) : nullptr;
+    if (!bytes) PyErr_Clear();
+    for (Py_ssize_t i = 0; bytes && i < length; ++i) hash = (hash ^ static_cast<uint8_t>(bytes[i])) * 0x100000001B3ull;
+}
+
+// What an earlier process says of a run.
+struct Known {
+    uint64_t place, operands, hash;
+    uint32_t calls;
+    uint8_t state, is_part, unused[2];
+};
+static_assert(sizeof(Known) == 32);
+// Whether the next process wins by it what loading it takes, if it runs as often. What an earlier process said of what
+// had no contest in this one still holds.
+bool is_worth_recalling(uint64_t begun, int64_t eager_ns, int64_t recorded_ns) {
+    if (eager_ns == INT64_MAX) return true;
+    return static_cast<double>(eager_ns - recorded_ns) * static_cast<double>(begun) >=
+           static_cast<double>(cost_of_recalling());
+}
+constexpr uint8_t kKnownDemoted = 0, kKnownCompiled = 1, kKnownAsked = 2;
+std::unordered_map<uint64_t, Known>& known_runs() {
+    static auto* known = new std::unordered_map<uint64_t, Known>;
+    return *known;
+}
+
+}  // namespace
+
+uint64_t Policy::lasting_key(const OpDef& op, const PyObject* code, int lasti) {
+    uint64_t hash = mixed(is_careful(), static_cast<uint64_t>(lasti));
+    for (const char c : op.name) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001B3ull;
+    const auto* object = reinterpret_cast<const PyCodeObject*>(code);
+    mix_text(hash, object->co_filename);
+    mix_text(hash, object->co_qualname);
+    return mixed(hash, static_cast<uint64_t>(object->co_firstlineno));
+}
+
+std::string Policy::known() const {
+    std::map<uint64_t, Known> known(known_runs().begin(), known_runs().end());
+    for (const auto& [key, place] : places_)
+        for (const auto& run : place.runs) {
+            Known one{place.lasting, run->operands, run->hash, static_cast<uint32_t>(run->calls), 0, run->is_part, {}};
+            switch (run->state) {
+                case State::Compiled:
+                    one.state = is_worth_recalling(run->begun, run->eager_ns, run->recorded_ns) ? kKnownCompiled
+                                                                                                : kKnownDemoted;
+                    break;
+                case State::Demoted: one.state = kKnownDemoted; break;
+                case State::Asked:
+                case State::Contest: one.state = kKnownAsked; break;
+                default: continue;
+            }
+            known[mixed(one.place, one.operands)] = one;
+        }
+    std::string text;
+    for (const auto& [key, one] : known) text.append(reinterpret_cast<const char*>(&one), sizeof one);
+    return text;
+}
+
+void Policy::forget_known() {
+    known_runs().clear();
+    set_marks_folder({});
+    expect_less(false);
+}
+
+bool Policy::learn_of(std::string_view text, std::string folder) {
+    if (text.size() % sizeof(Known)) return false;
+    forget_known();
+    set_marks_folder(std::move(folder));
+    expect_less(true);
+    for (; !text.empty(); text.remove_prefix(sizeof(Known))) {
+        Known one;
+        std::memcpy(&one, text.data(), sizeof one);
+        if (one.state > kKnownAsked || one.is_part > 1 || one.calls > (1u << 24)) return false;
+        known_runs()[mixed(one.place, one.operands)] = one;
+    }
+    return true;
+}
+
+void Policy::recall(const Place& place, Run& run) {
+    if (known_runs().empty() || compiles_at_once()) return;
+    auto known = known_runs().find(mixed(place.lasting, run.operands));
+    if (known == known_runs().end()) return;
+    run.calls = known->second.calls;
+    run.hash = known->second.hash;
+    run.is_part = known->second.is_part;
+    if (known->second.state == kKnownAsked) {
+        note_asked_before(run.hash);
+        run.state = State::Asked;
+    } else settle(run, known->second.state == kKnownDemoted ? State::Demoted : State::Compiled);
+    run.recalls = known->second.state == kKnownCompiled;
+    run.misses = kMisses;  // whose promise doesn't hold is learnt anew at once
+}
+
+}  // namespace mt::trace
