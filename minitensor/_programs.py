@@ -1,9 +1,10 @@
 """How a program under MT_JIT_FLAGS begins: without the compiler, and with what its earlier processes found out.
 
-What a program is to have recorded the core decides (`csrc/trace/policy/policy.h`); most of the time that is little or nothing.
-So the compiler isn't imported before there is something to compile, nor for what an earlier process had compiled
-(`_kept_plans.py`). What became of the runs of the program is kept at its end, beside the code that was compiled for it:
-by the program's file, in a private folder. It is a hint for the next process, which no result depends on.
+What a program is to have recorded the core decides (`csrc/trace/policy/policy.h`); most of the time that is little or
+nothing. So the compiler isn't imported before there is something to compile, nor for what an earlier process had
+compiled (`_kept_plans.py`). What became of the runs of the program is kept at its end, beside the code that was
+compiled for it: by the program's file, in a private folder. It is a hint for the next process, which no result
+depends on.
 """
 
 from __future__ import annotations
