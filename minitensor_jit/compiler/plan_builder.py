@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 from minitensor import _C
 from minitensor_jit.clustering.graph import CLONE_ATTRIBUTE, COMPILE, LAUNCH, RUN, Graph, Node, Value
@@ -12,6 +12,7 @@ from minitensor_jit.clustering.pipeline import ClusteringResult
 from minitensor_jit.clustering.verdict import Reason, Verdict
 from minitensor_jit.compiler.backend import backend_of
 from minitensor_jit.compiler.compiled_cluster import Ready
+from minitensor_jit.compiler.plan_steps import LaunchStep, Step
 from minitensor_jit.compiler.trace_to_graph import RecordedTrace, ValueRef
 from minitensor_jit.errors import CompileError, CudaError, InvalidArgumentError, JitError
 from minitensor_jit.flags import JitOptions
@@ -32,8 +33,6 @@ __all__ = ["PlanBuilder"]
 logger = logging.getLogger("minitensor_jit")
 
 _FALLIBLE = opcodes_with(Trait.FALLIBLE)
-_NAME, _GUARDED = 7, 10
-"""Where in the tuple of a launch stand its name, and whether an op inside can fail."""
 
 
 class Compiles(Protocol):
@@ -64,7 +63,7 @@ class PlanBuilder:
         self.options = options
         self.report = report
         self.compiler = compiler
-        self.steps: list[tuple[Any, ...]] = []
+        self.steps: list[Step] = []
         self.reads: list[list[int]] = []  # per step, the leaves it reads
         self.writes: list[list[Value]] = []
         self.in_place: list[set[tuple[Value, int]]] = []  # per step: (result, leaf) that may share memory
@@ -76,7 +75,7 @@ class PlanBuilder:
         # The ids of the modules that the launches run, for a plan to be kept on disk; None for one that can't be.
         self.modules: list[str] | None = []
 
-    def build(self) -> tuple[list[tuple[Any, ...]], list[ValueRef], list[tuple[int, int, int, int]]]:
+    def build(self) -> tuple[list[Step], list[ValueRef], list[tuple[int, int, int, int]]]:
         """(steps, deferred results, bounds checks), as the core reads them."""
         _C._compiler_point()
         for node in self.graph:
@@ -103,7 +102,7 @@ class PlanBuilder:
         """A step that runs the op of a recorded node by its kernel: on a GPU, that is its lowering compiled alone."""
         if node.device != "cpu" and self.alone(index):
             return
-        self.steps.append(("op", index))
+        self.steps.append(index)
         self.reads.append(reads)
         results = [(index, result) for result in range(len(node.outputs))]
         self.writes.append(results)
@@ -207,23 +206,23 @@ class PlanBuilder:
         gpu = int(node.device.partition(":")[2]) if node.device != "cpu" else -1
         may_lose = not node.must_compile and observer is None and gpu < 0
         self.may_lose |= may_lose
+        program = None if isinstance(executable, Executable) else executable.on(gpu).bound(self.host_inputs(refs))
         self.steps.append(
-            (
-                "launch",
-                executable.entry_address,
-                refs,
-                outputs,
-                ready.scratch_bytes,
-                ready.work_bytes,
-                executable,
-                name,
-                [call.node for call in inside],
-                lowered.reports_errors,
-                lowered.fallible,
-                observer,
-                may_lose,
-                None if isinstance(executable, Executable) else executable.on(gpu).bound(self.host_inputs(refs)),
-                gpu,
+            LaunchStep(
+                entry=executable.entry_address,
+                inputs=refs,
+                outputs=outputs,
+                scratch_bytes=ready.scratch_bytes,
+                work_bytes=ready.work_bytes,
+                executable=executable,
+                name=name,
+                inside=[call.node for call in inside],
+                reports_errors=lowered.reports_errors,
+                guarded=lowered.fallible,
+                observer=observer,
+                may_lose=may_lose,
+                program=program,
+                gpu=gpu,
             )
         )
         # A lowering of the user's may be another one next time.
@@ -313,7 +312,7 @@ class PlanBuilder:
         """Results that go to memory which is still read afterwards, or otherwise than element by element."""
         late: list[ValueRef] = []
         # If an op inside a launch fails, all run again from what the trace reads, which must still be there.
-        whole = any(step[0] == "launch" and step[_GUARDED] for step in self.steps)
+        whole = any(isinstance(step, LaunchStep) and step.guarded for step in self.steps)
         for value, home in self.trace.live.items():
             if home < 0:
                 continue
@@ -345,7 +344,7 @@ class PlanBuilder:
     def not_in_place(self, value: Value, decision: Decision) -> None:
         """Enter that a cluster's result is computed elsewhere, and copied to its place."""
         step = next(step for step, values in zip(self.steps, self.writes, strict=True) if value in values)
-        if self.report is None or step[0] != "launch":
+        if self.report is None or not isinstance(step, LaunchStep):
             return
         node = self.trace.graph.node(value[0])
         meta = node.outputs[value[1]]
@@ -355,4 +354,4 @@ class PlanBuilder:
         row = RefusalRow(
             "buffer-assignment", decision.why, decision.reason, name, node.op, node.source, "", "", None, nbytes, 0
         )
-        self.report.record_refusal(str(step[_NAME]), row)
+        self.report.record_refusal(step.name, row)

@@ -20,7 +20,9 @@ from typing import Any
 import numpy as np
 
 import minitensor as mt
+import minitensor_jit.api  # noqa: F401  (its import would put its own compiler in the place of the plans below)
 from minitensor import _C
+from minitensor_jit.compiler.plan_steps import LaunchStep
 
 STATE = (
     "add_", "attach", "begin", "clear", "define", "discard", "end_", "flush", "increment", "note", "over_", "register",
@@ -41,18 +43,28 @@ class Hostile:
 
 def plans() -> list[Callable[..., Any]]:
     """Compilers whose plans are no plans."""
-    whole = ([], [], [], None, None, -1, 0, [], None, None)
+    whole = ([], [], [], None, False, None)
 
     def given(**parts: Any) -> Callable[..., Any]:
-        names = ("steps", "deferred", "checks", "record", "next", "revisit", "measured", "counters", "held", "keep")
+        names = ("steps", "deferred", "checks", "record", "measured", "keep")
         made = tuple(parts.get(name, value) for name, value in zip(names, whole, strict=True))
         return lambda *_, **__: made
 
+    def launch(**parts: Any) -> tuple[Any, ...]:
+        """One that has to be refused: there is no code where it says."""
+        fields = {"entry": 1, "inputs": [], "outputs": [], "scratch_bytes": 0, "work_bytes": 0, "executable": None}
+        fields |= {"name": "a", "inside": [], "reports_errors": False, "guarded": False, "observer": None}
+        return LaunchStep(**(fields | {"may_lose": False, "program": None, "gpu": -1} | parts))
+
     return [
-        given(), given(steps=[("op", 0, -1)]), given(steps=[("op", 99, 5)]), given(steps=[("op", 0, 5)]),
-        given(steps=[("op", 0, 0)], measured=-5), given(deferred=[("node", 7, 0)]), given(deferred=[("leaf", 0, 0)]),
+        given(), given(steps=[-1]), given(steps=[99]), given(steps=[2**70]), given(steps=[0]),
+        given(steps=[0, 0]), given(steps=[launch(inputs=[(("node", 99, 0), "f32")])]),
+        given(steps=[launch(outputs=[("node", 0, 7)])]), given(steps=[launch(inside=[99])]),
+        given(steps=[launch(inputs=3)]), given(steps=[launch(name=Hostile())]), given(keep=Hostile()),
+        given(steps=[0], measured=True), given(measured=Hostile()),
+        given(deferred=[("node", 7, 0)]), given(deferred=[("leaf", 0, 0)]),
         given(checks=[(9, 0, 1, 9)]), given(steps=[()]), given(steps=[3]), given(deferred=[("n", 0, 0)]),
-        given(counters=[Hostile()]), given(steps=3), lambda *_, **__: (), lambda *_, **__: mt.ones(3),
+        given(record=Hostile()), given(steps=3), lambda *_, **__: (), lambda *_, **__: mt.ones(3),
         lambda *_, **__: (b"abc" * 9, [], "x"), lambda *_, **__: (mt.ones(()),),
         lambda *_, **__: ((mt.ones(()), True),),
     ]  # fmt: skip
@@ -127,6 +139,14 @@ def recorded() -> None:
     y.tolist()
 
 
+def scoped() -> None:
+    """A recording that must be planned."""
+    with mt.jit_scope():
+        y = (mt.ones(3) * 2 + 1).exp()
+        y[1:].add_(1)
+    y.tolist()
+
+
 def programs() -> None:
     """What an ordinary program does, whatever the state it is done in."""
 
@@ -135,7 +155,7 @@ def programs() -> None:
         (x.exp() * x).sum().backward()
 
     for run in (
-        lambda: (mt.ones(3) + 1).tolist(), recorded, slopes,
+        lambda: (mt.ones(3) + 1).tolist(), recorded, scoped, slopes,
         lambda: mt.rand(3).tolist(), lambda: mt.func.vmap(lambda t: t * 2 + mt.rand(3))(mt.ones(2, 3)),
         lambda: mt.stack([mt.ones(2)] * 2), lambda: repr(mt.ones(2)), lambda: mt.linalg.inv(mt.eye(3)),
         lambda: mt.nn.functional.dropout(mt.ones(3)),
@@ -170,11 +190,13 @@ def child(name: str, given: list[Any], count: int, seed: int, note: Any) -> None
     r = random.Random(f"{name} {seed}")
     cases: list[tuple[Any, ...]] = [(), *((value,) for value in given)]
     cases += [tuple(r.choices(given, k=r.choice((2, 2, 3, 3, 4, 5, 6, 7, 8, 9)))) for _ in range(count)]
+    if name == "set_compile_hook":
+        cases += [(plan, len) for plan in plans()]
     for call, arguments in zip(callables(name, r), cases, strict=False):
         os.ftruncate(note.fileno(), 0)
         os.pwrite(note.fileno(), described(arguments).encode(errors="replace"), 0)
         attempt(call, *arguments)
-        if name.startswith(STATE) and r.random() < 0.1:
+        if name == "set_compile_hook" or (name.startswith(STATE) and r.random() < 0.1):
             programs()
     os._exit(0)
 

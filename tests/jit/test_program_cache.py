@@ -360,7 +360,7 @@ def test_the_helper_survives_what_is_no_job(tmp_path):
 
 
 def test_plan_bytes_checks_what_it_is_given():
-    plan = ([("op", 0)], [], [], None, False, None)
+    plan = ([0], [], [], None, False, None)
     assert isinstance(_C.plan_bytes([1], 0, 0, plan), bytes)
     with pytest.raises(ValueError, match="node 0 of 0"):
         _C.plan_bytes([], 0, 0, plan)

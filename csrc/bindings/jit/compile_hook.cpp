@@ -139,28 +139,24 @@ DType dtype_of_hlo(const char* name) {
     fail_value(std::string("unknown HLO type ") + name);
 }
 
-// ("op", node) or ("launch", entry, [(value, dtype)], [value], scratch bytes, work bytes, executable, name,
-//  nodes inside, whether it reports errors, whether it is guarded, observer, whether it may lose, program or None, GPU)
+// The number of a node, or the fields of minitensor_jit/compiler/plan_steps.py's LaunchStep.
 Step step_from(const Trace& trace, PyObject* object) {
     Step step;
-    if (!PyTuple_Check(object) || !PyTuple_GET_SIZE(object)) fail_type("a step of a plan must be a tuple");
-    const char* type = PyUnicode_AsUTF8(PyTuple_GET_ITEM(object, 0));
-    if (!type) fail_python();
-    if (type[0] == 'o') {
-        unsigned node;
-        parse(object, "a step", "sI", &type, &node);
+    if (PyLong_Check(object)) {
+        size_t node = to_uint64(object);
         check_below(node, trace.nodes.size(), "node");
-        step.node = node;
+        step.node = static_cast<uint32_t>(node);
         return step;
     }
+    if (!PyTuple_Check(object)) fail_type("a step of a plan must be a node's number or a tuple");
     step.type = Step::Type::Launch;
     unsigned long long entry, scratch;
     long long work;
     PyObject *inputs, *outputs, *executable, *inside, *observer, *program;
     const char* name;
     int reports_errors, guarded, may_lose, gpu;
-    parse(object, "a step", "sKOOKLOsOppOpOi", &type, &entry, &inputs, &outputs, &scratch, &work, &executable, &name,
-          &inside, &reports_errors, &guarded, &observer, &may_lose, &program, &gpu);
+    parse(object, "a step", "KOOKLOsOppOpOi", &entry, &inputs, &outputs, &scratch, &work, &executable, &name, &inside,
+          &reports_errors, &guarded, &observer, &may_lose, &program, &gpu);
     if (program != Py_None) {
         step.program = PyRef::borrow(program);
         step.device = {DeviceType::CUDA, static_cast<int8_t>(gpu)};
@@ -224,6 +220,7 @@ std::shared_ptr<Plan> plan_from(const Trace& trace, PyObject* returned, PyObject
         check.ignored = ignored;
         plan->checks.push_back(check);
     });
+    if (!plan->makes_all(trace)) fail_value("a plan leaves out a value that is read");
     plan->complete(trace);
     if (keep != Py_None && signature) {
         std::string text = plan_to_bytes(*plan);

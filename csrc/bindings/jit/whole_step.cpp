@@ -5,6 +5,7 @@
 
 #include "bindings/jit/trace_python.h"
 #include "bindings/py.h"
+#include "core/hash.h"
 #include "dispatch/registry.h"
 #include "dispatch/settings.h"
 #include "trace/plan/plan.h"
@@ -44,11 +45,6 @@ const OpDef& step_call() {
         return def;
     }();
     return *known;
-}
-
-uint64_t mixed(uint64_t hash, uint64_t word) {
-    hash = (hash ^ word) * 0xFF51AFD7ED558CCDull;
-    return hash ^ hash >> 32;
 }
 
 // Whether an optimizer is one of the framework's: what others do in a step, they are to do.

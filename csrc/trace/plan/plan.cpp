@@ -1,9 +1,11 @@
 #include "trace/plan/plan.h"
 
+#include <algorithm>
 #include <list>
 #include <unordered_map>
 
 #include "core/error.h"
+#include "core/hash.h"
 #include "dispatch/gpu.h"
 #include "trace/policy/rental.h"
 
@@ -24,11 +26,7 @@ MT_THREAD_LOCAL uint64_t g_options_id = 0;
 
 uint64_t hash_words(const std::vector<uint64_t>& words) {
     uint64_t h = 0x9E3779B97F4A7C15ull;
-    for (uint64_t word : words) {
-        h ^= word;
-        h *= 0xFF51AFD7ED558CCDull;
-        h ^= h >> 32;
-    }
+    for (uint64_t word : words) h = mixed(h, word);
     return h;
 }
 
@@ -146,6 +144,28 @@ void set_options_id(uint64_t id) { g_options_id = id; }
 bool may_wait() { return g_options_id % 2 == 0; }
 bool may_measure() { return g_options_id >> 1 & 1; }
 bool is_careful() { return g_options_id >> 2 & 1; }
+
+bool Plan::makes_all(const Trace& trace) const {
+    std::vector<bool> made(trace.results.size(), false);
+    auto flat = [&](ValueRef value) { return trace.nodes[value.index].first_result + value.result; };
+    auto there = [&](ValueRef value) { return value.kind != RefKind::Node || made[flat(value)]; };
+    for (const Step& step : steps) {
+        if (step.type == Step::Type::Launch) {
+            for (const InputSlot& slot : step.inputs)
+                if (!slot.random && !slot.is_size && !there(slot.value)) return false;
+            for (ValueRef value : step.outputs) made[flat(value)] = true;
+        } else {
+            const TraceNode& node = trace.nodes[step.node];
+            for (uint32_t i = 0; i < node.operand_count; ++i)
+                if (!there(trace.operands[node.first_operand + i])) return false;
+            for (uint32_t r = 0; r < node.result_count; ++r) made[node.first_result + r] = true;
+        }
+    }
+    if (!std::all_of(deferred.begin(), deferred.end(), there)) return false;
+    for (size_t i = 0; i < made.size(); ++i)
+        if (trace.results[i].storage && !made[i]) return false;
+    return true;
+}
 
 void Plan::complete(const Trace& trace) {
     count_last_uses(trace, *this);

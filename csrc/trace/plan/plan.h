@@ -83,6 +83,8 @@ struct Plan {
 
     // About how much memory it takes.
     size_t bytes() const;
+    // Whether its steps make every value before it is read, and all that is read after them.
+    bool makes_all(const Trace& trace) const;
     // Works out what follows from its steps.
     void complete(const Trace& trace);
 };

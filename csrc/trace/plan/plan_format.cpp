@@ -168,7 +168,7 @@ std::shared_ptr<Plan> plan_from_bytes(const Trace& trace, std::string_view bytes
         check.ignored = in.get<int64_t>();
         plan->checks.push_back(check);
     });
-    if (!in.whole()) return nullptr;
+    if (!in.whole() || !plan->makes_all(trace)) return nullptr;
     plan->complete(trace);
     return plan;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/hash.h"
 #include "dispatch/settings.h"
 #include "trace/plan/plan.h"
 #include "trace/policy/rental.h"
@@ -22,11 +23,6 @@ namespace {
 constexpr int64_t kRecordNs = 250;
 // What a first run op by op is expected to lose for each call, with its flush.
 constexpr int64_t kLearnNs = 1'000;
-
-uint64_t mixed(uint64_t hash, uint64_t word) {
-    hash = (hash ^ word) * 0xFF51AFD7ED558CCDull;
-    return hash ^ hash >> 32;
-}
 
 // Of what the call is made on.
 uint64_t operands_of(const Call& call) {

@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "core/hash.h"
 #include "core/process/fork.h"
 #include "trace/plan/plan.h"
 
@@ -113,11 +114,6 @@ void poll_replies() {
             if (auto known = signatures().find(replies[i]); known != signatures().end())
                 known->second.at = replies[i + 1] ? Signature::At::Ready : Signature::At::Hopeless;
     }
-}
-
-uint64_t mixed(uint64_t hash, uint64_t word) {
-    hash = (hash ^ word) * 0xFF51AFD7ED558CCDull;
-    return hash ^ hash >> 32;
 }
 
 }  // namespace

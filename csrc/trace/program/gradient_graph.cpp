@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/hash.h"
 #include "dispatch/registry.h"
 #include "dispatch/settings.h"
 
@@ -11,11 +12,6 @@ namespace {
 
 constexpr size_t kMaxGraph = 4096;  // nodes, of passes that a trace has room for
 constexpr uint64_t kNothing = ~uint64_t{0};
-
-uint64_t mixed(uint64_t hash, uint64_t word) {
-    hash = (hash ^ word) * 0xFF51AFD7ED558CCDull;
-    return hash ^ hash >> 32;
-}
 
 bool on_cpu(const Device& device) { return device.type == DeviceType::CPU; }
 

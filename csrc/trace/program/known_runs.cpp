@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "core/hash.h"
 #include "dispatch/settings.h"
 #include "trace/plan/plan.h"
 #include "trace/policy/policy.h"
@@ -12,11 +13,6 @@
 namespace mt::trace {
 
 namespace {
-
-uint64_t mixed(uint64_t hash, uint64_t word) {
-    hash = (hash ^ word) * 0xFF51AFD7ED558CCDull;
-    return hash ^ hash >> 32;
-}
 
 void mix_text(uint64_t& hash, PyObject* text) {
     Py_ssize_t length = 0;
