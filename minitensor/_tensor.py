@@ -17,7 +17,7 @@ from minitensor.composite.layout import preserve_format
 from minitensor.composite.registry import shortcut
 from minitensor.ops import ROWS
 from minitensor.ops.complex import view_dtype
-from minitensor.ops.elementwise import cast, clone, copy
+from minitensor.ops.elementwise import cast, clone, copy, fill
 from minitensor.ops.movement import view_
 
 Tensor = _C.Tensor
@@ -65,6 +65,11 @@ attach("is_mkldnn", property(lambda self: False, doc="False: no layout of anothe
 attach("is_quantized", property(lambda self: False, doc="False: there are no quantised tensors."))
 
 
+def _make_subclass(cls: type, data: Any, require_grad: bool = False) -> Any:
+    """A tensor of a subclass that shows data's memory, without its history: what subclasses' `__new__` calls."""
+    return Tensor._as_subclass(cls, data, require_grad)
+
+
 def _never_volatile() -> bool:
     text = "volatile was removed (Variable.volatile is always False)"
     warnings.warn(text, UserWarning, stacklevel=users_level())
@@ -77,6 +82,7 @@ def _set_volatile(_tensor: Tensor, _value: object) -> None:
 
 attach("volatile", property(lambda self: _never_volatile(), _set_volatile, doc="False: it was removed."))
 attach("name", property(lambda self: None, doc="PyTorch's name of a tensor, which nothing gives it: None."))
+_C.add_method("_make_subclass", staticmethod(_make_subclass))
 _C.add_method("_view_sizes", view_)
 _C.add_method("_view_dtype", view_dtype)
 _C.add_method("__torch_function__", classmethod(torch_function))
@@ -339,6 +345,23 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
 
 
 attach("copy_", checked(copy_))
+
+_fill_ = _C.inplace_form(fill)
+
+
+@shortcut("Tn", _fill_)
+def fill_(self: Tensor, value: Any) -> Tensor:
+    """Sets every element to `value`, a number or a tensor of one, which gets the sum of the elements' gradients."""
+    if isinstance(value, Tensor) and value.requires_grad:
+        if value.ndim:
+            raise RuntimeError(
+                f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} dimensions."
+            )
+        return _copy_(self, value)
+    return _fill_(self, value)
+
+
+attach("fill_", checked(fill_))
 
 
 @_method

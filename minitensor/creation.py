@@ -36,6 +36,9 @@ def asarray(
         import numpy as np
 
         obj = np.asarray(obj)
+    if copy and isinstance(obj, Tensor):
+        made = obj.to(dtype=dtype, device=device, copy=True)  # with its history
+        return made.requires_grad_() if requires_grad and not made.requires_grad else made
     return _made(tensor(obj, dtype=dtype, device=device) if copy else as_tensor(obj, dtype, device), requires_grad)
 
 

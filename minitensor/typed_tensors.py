@@ -28,7 +28,7 @@ def tensor_of_default_type(*args: Any, device: Any = None) -> Any:
     TypeError for data that is no sequence.
     """
     if len(args) == 1 and isinstance(args[0], _C.Tensor):
-        return args[0]
+        raise RuntimeError("a tensor of another one takes no device: call to() of that")
     return _of_sizes_or_data(_C.get_default_dtype(), args, device)
 
 
@@ -43,7 +43,7 @@ class _TensorType(type):
         if len(args) == 1 and isinstance(args[0], _C.Tensor):
             if args[0].dtype is not cls.dtype:
                 raise TypeError(f"expected {cls.__name__} (got {args[0].type()})")
-            return args[0].alias().detach()
+            return args[0].alias()
         return _of_sizes_or_data(cls.dtype, args)
 
     def __instancecheck__(cls, instance: Any) -> bool:

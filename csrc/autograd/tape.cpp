@@ -215,13 +215,33 @@ bool only_inference(const Call& call) {
     return any;
 }
 
+void record(Call& call, Ref<Tensor>* results, Tensor* inplace);
+
+// A write by an op without a derivative, random numbers or whether elements are equal: as that of a number.
+void record_overwritten(Tensor& written, Ref<Tensor>* results) {
+    static const OpDef* fill = find_op("fill");
+    Operand operand;
+    operand.tensor = &written;
+    Value zero = Value::of(Scalar::of(0.0));
+    Call call(ambient());
+    call.op = fill;
+    call.operands = &operand;
+    call.operand_count = 1;
+    call.params = &zero;
+    call.param_count = 1;
+    record(call, results, &written);
+}
+
 void record(Call& call, Ref<Tensor>* results, Tensor* inplace) {
     bool wanted = false;
     for (size_t i = 0; i < call.operand_count; ++i) wanted |= edge_wanted(call.operands[i].tensor);
     const OpDef& op = *call.op;
-    if (op.kind == Kind::View && !inplace && results[0].get() != call.operands[0].tensor)
-        note_base(*call.operands[0].tensor, *results[0]);
+    if (op.kind == Kind::View && !inplace && results[0].get() != call.operands[0].tensor) {
+        if (op.differentiable()) note_base(*call.operands[0].tensor, *results[0]);
+        else if (!results[0]->is_inference) share_counter(*call.operands[0].tensor, *results[0]);
+    }
     if (inplace) wanted |= edge_wanted(inplace);
+    if (wanted && inplace && !op.differentiable()) return record_overwritten(*inplace, results);
     if (!wanted || !op.differentiable()) return;
     if (__builtin_expect(only_inference(call), 0)) return;
     if (inplace && inplace->base) {
@@ -303,10 +323,8 @@ TapedCall check_inplace(Call& call, Tensor& destination) {
     for (size_t i = 0; wanted && i < call.operand_count; ++i)
         if (Tensor* t = call.operands[i].tensor; t && t->base && is_outdated(*t)) (void)grad_fn(*t);
     if (!wanted || (!is_floating(destination.dtype) && !is_complex(destination.dtype))) return {};
-    if (!call.op->differentiable() && thread_settings.forward_only) return {};
-    if (!call.op->differentiable())
-        fail("in-place " + call.op->name + " on a tensor that requires grad: the op has no derivative");
     TapedCall result{true, 0};
+    if (!call.op->differentiable()) return result;
     uint32_t reads = formula_reads(*call.op, [&](size_t i) { return edge_wanted(call.operands[i].tensor); });
     for (size_t i = 0; i < call.operand_count; ++i)
         if (call.operands[i].tensor && saves_operand(*call.op, i, reads)) result.reads |= 1u << i;

@@ -9,6 +9,7 @@ from typing import Any
 from minitensor import _C
 from minitensor.composite.dims import product, sizes_of
 from minitensor.composite.layout import as_mapped, formatted, made_like, resize_, strided
+from minitensor.composite.numbers import number
 from minitensor.composite.registry import composite, shortcut
 from minitensor.ops import ROWS, creation, elementwise, movement
 
@@ -294,7 +295,8 @@ def arange(
         start, end, step = (*args[:2], args[2] if len(args) > 2 else step)
     if end is None:
         raise TypeError("arange() missing required argument 'end'")
-    bounds = [_number(x) for x in (0 if start is None else start, end, 1 if step is None else step)]
+    given = {"start": 0 if start is None else start, "end": end, "step": 1 if step is None else step}
+    bounds = [number(x, "arange", name) for name, x in given.items()]
     if dtype is None and out is not None:
         dtype = out.dtype
     if dtype is _C.int64:  # all of them are taken as integers; of the narrower dtypes only the values are
@@ -313,7 +315,7 @@ def _range(
     """Values from start to end, which is included, of the default dtype. Deprecated in favour of `arange`."""
     if end is None:
         start, end = 0, start
-    start, end, step = _number(start), _number(end), _number(step)
+    start, end, step = (number(x, "range", name) for name, x in (("start", start), ("end", end), ("step", step)))
     if step == 0:
         raise RuntimeError("step must be nonzero")
     if not (math.isfinite(start) and math.isfinite(end)):

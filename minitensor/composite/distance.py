@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from minitensor import _C
+from minitensor.composite.numbers import number
 from minitensor.composite.registry import autocast, composite
 from minitensor.linalg.solvers import broadcast_batches
 from minitensor.ops import ROWS
@@ -38,6 +39,7 @@ def cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: str | None = _MODES[0]
     for name, x in (("X1", x1), ("X2", x2)):
         if not x.dtype.is_floating_point:
             raise RuntimeError(f"cdist only supports floating-point dtypes, {name} got: {_C.type_name(x.dtype)}")
+    p = number(p, "cdist", "p")
     if p < 0:
         raise RuntimeError("cdist only supports non-negative p values")
     if x1.dtype.itemsize < 4:

@@ -7,7 +7,7 @@ from typing import Any
 
 from minitensor import _C
 from minitensor.composite.dims import normal_dim, type_name
-from minitensor.composite.registry import autocast, composite, shortcut
+from minitensor.composite.registry import autocast, composite, overwritten, shortcut
 from minitensor.composite.shape import broadcast_shapes, broadcast_tensors, reshape
 from minitensor.ops import elementwise, index, mask, movement, scatter
 from minitensor.ops.creation import full
@@ -409,7 +409,7 @@ def put(input: Any, index: Any, source: Any, accumulate: bool = False) -> Tensor
 @_method
 def put_(input: Any, index: Any, source: Any, accumulate: bool = False) -> Tensor:
     """`put` in place."""
-    return input.copy_(_put(input, index, source, accumulate))
+    return input.copy_(_put(overwritten(input, source), index, source, accumulate))
 
 
 # ---- several indices

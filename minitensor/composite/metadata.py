@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from minitensor import _C, _hooks
+from minitensor.composite.numbers import number
 from minitensor.composite.registry import composite
 from minitensor.creation import tensor
 from minitensor.ops.complex import view_as_complex, view_as_real
@@ -121,6 +122,7 @@ def fill_diagonal_(input: Any, fill_value: Any, wrap: bool = False) -> Tensor:
     sizes, strides = tuple(input.shape), input.stride()
     if input.ndim > 2 and len(set(sizes)) > 1:
         raise RuntimeError("all dimensions of input must be of equal length")
+    fill_value = number(fill_value, "fill_diagonal_", "fill_value")
     from minitensor.autograd import no_grad
 
     with no_grad():
@@ -158,7 +160,11 @@ def is_signed(input: Any) -> bool:
 
 @composite(function=False)
 def new(input: Any, *args: Any, device: Any = None) -> Any:
-    """A tensor of this one's dtype: of a size, or of data."""
+    """A tensor of this one's dtype: of a size, of data, or a view of another tensor."""
+    if len(args) == 1 and isinstance(args[0], Tensor) and device is None:
+        if args[0].dtype is not input.dtype:
+            raise TypeError(f"expected {input.type()} (got {args[0].type()})")
+        return args[0].alias()
     if len(args) == 1 and not isinstance(args[0], (int, _C.Size)):
         return _C.tensor_from_data(args[0], input.dtype, device, True)
     size = tuple(args[0]) if len(args) == 1 and isinstance(args[0], _C.Size) else args or (0,)

@@ -9,7 +9,8 @@ from typing import Any
 
 from minitensor import _C
 from minitensor.composite.dims import type_name
-from minitensor.composite.registry import COMPOSITES, autocast, composite, shortcut
+from minitensor.composite.numbers import number
+from minitensor.composite.registry import COMPOSITES, autocast, composite, overwritten, shortcut
 from minitensor.ops import ROWS, pointwise, special
 
 Tensor = _C.Tensor
@@ -118,7 +119,7 @@ def clamp(input: Any, min: Any = None, max: Any = None) -> Tensor:
 
 def _clamp_(self: Any, min: Any = None, max: Any = None) -> Tensor:
     if isinstance(min, Tensor) or isinstance(max, Tensor):
-        return self.copy_(clamp(self, min, max))
+        return self.copy_(clamp(overwritten(self, min, max), min, max))
     return _in_place["clamp"](self, min, max)
 
 
@@ -176,7 +177,7 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
 
 def _div_(self: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
     if rounding_mode == "trunc":
-        return self.copy_(div(self, other, rounding_mode=rounding_mode))
+        return self.copy_(div(overwritten(self, other), other, rounding_mode=rounding_mode))
     return _in_place["floor_divide" if rounding_mode == "floor" else "div"](self, other)
 
 
@@ -267,7 +268,7 @@ def addcmul(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor
     """input + value * tensor1 * tensor2."""
     if _any_complex(input, tensor1, tensor2):
         return input + value * tensor1 * tensor2
-    return ROWS["addcmul"].call(input, tensor1, tensor2, _number(value))
+    return ROWS["addcmul"].call(input, tensor1, tensor2, number(value, "addcmul", "value"))
 
 
 @composite(inplace=True, out=True)
@@ -276,11 +277,7 @@ def addcdiv(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor
     """input + value * tensor1 / tensor2; NotImplementedError for integers."""
     if _any_complex(input, tensor1, tensor2):
         return input + value * tensor1 / tensor2
-    return ROWS["addcdiv"].call(input, tensor1, tensor2, _number(value))
-
-
-def _number(value: Any) -> Any:
-    return value.item() if isinstance(value, Tensor) else value
+    return ROWS["addcdiv"].call(input, tensor1, tensor2, number(value, "addcdiv", "value"))
 
 
 def _any_complex(*tensors: Any) -> bool:
@@ -290,13 +287,13 @@ def _any_complex(*tensors: Any) -> bool:
 def _addcmul_(self: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor:
     if _any_complex(self, tensor1, tensor2):
         return self.add_(value * tensor1 * tensor2)
-    return _in_place["addcmul"](self, tensor1, tensor2, _number(value))
+    return _in_place["addcmul"](self, tensor1, tensor2, number(value, "addcmul", "value"))
 
 
 def _addcdiv_(self: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor:
     if _any_complex(self, tensor1, tensor2):
         return self.add_(value * tensor1 / tensor2)
-    return _in_place["addcdiv"](self, tensor1, tensor2, _number(value))
+    return _in_place["addcdiv"](self, tensor1, tensor2, number(value, "addcdiv", "value"))
 
 
 _with_inplace("addcmul", _addcmul_)
@@ -319,7 +316,7 @@ def lerp(input: Any, end: Any, weight: Any) -> Tensor:
 
 def _lerp_(self: Any, end: Any, weight: Any) -> Tensor:
     if _any_complex(self, end, weight):
-        return self.copy_(lerp(self, end, weight))
+        return self.copy_(lerp(overwritten(self, end, weight), end, weight))
     return _in_place["lerp"](self, end, weight)
 
 
@@ -358,7 +355,7 @@ def _float_power_(self: Any, exponent: Any) -> Tensor:
             f"the base given to float_power_ has dtype {type_name(self)} but the operation's result requires dtype "
             f"{'ComplexDouble' if wide.is_complex else 'Double'}"
         )
-    return self.copy_(float_power(self, exponent))
+    return self.copy_(float_power(overwritten(self, exponent), exponent))
 
 
 _with_inplace("float_power", _float_power_)
@@ -477,6 +474,7 @@ def isclose(input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, eq
     _check_tensor("isclose", "other", 2, other)
     if input.dtype is not other.dtype:
         raise RuntimeError(f"{type_name(input)} did not match {type_name(other)}")
+    rtol, atol = number(rtol, "isclose", "rtol"), number(atol, "isclose", "atol")
     if rtol < 0 or atol < 0:
         which = "rtol" if rtol < 0 else "atol"
         raise RuntimeError(f"{which} must be greater than or equal to zero, but got {rtol if rtol < 0 else atol}")

@@ -11,6 +11,7 @@ from minitensor.composite import random_torch as torch_
 from minitensor.composite.complex import _complex
 from minitensor.composite.creation import empty_like
 from minitensor.composite.layout import made_like, preserve_format
+from minitensor.composite.numbers import number
 from minitensor.composite.order import searchsorted
 from minitensor.composite.registry import composite
 from minitensor.composite.shape import broadcast_shapes
@@ -204,7 +205,12 @@ def normal(
     mean: Any, std: Any = 1.0, size: Sequence[int] | None = None, *, generator: Any = None, out: Any = None,
     dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Normally distributed numbers: of one mean and deviation in a size, or of a tensor's means and deviations."""
+    """Normally distributed numbers: of one mean and deviation in a size, or of a tensor's means and deviations.
+
+    The gradients of means and deviations are zero; `distributions.Normal.rsample` has others.
+    """
+    if size is not None:
+        mean, std = number(mean, "normal", "mean"), number(std, "normal", "std")
     if not isinstance(mean, Tensor) and not isinstance(std, Tensor):
         if size is None:
             raise TypeError("normal() of two numbers needs a size")
@@ -226,17 +232,23 @@ def normal(
     elif std < 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {float(std)}")
     like = mean if isinstance(mean, Tensor) else std
-    shape = broadcast_shapes(*(tuple(t.shape) for t in (mean, std) if isinstance(t, Tensor)))
-    if not isinstance(std, Tensor) and _as_torch(generator, like.device):
-        made = torch_.normal(shape, 0.0, std, like.dtype, like.device, generator)
-        return _placed(made + mean, False, out)
-    noise = normal_numbers(tuple(shape), like.dtype, like.device, generator)
-    return _placed(noise * std + mean, False, out)
+    given = [t for t in (mean, std) if isinstance(t, Tensor)]
+    shape = broadcast_shapes(*(tuple(t.shape) for t in given))
+    with _C.GradMode(False):
+        if not isinstance(std, Tensor) and _as_torch(generator, like.device):
+            made = torch_.normal(shape, 0.0, std, like.dtype, like.device, generator) + mean
+        else:
+            made = normal_numbers(tuple(shape), like.dtype, like.device, generator) * std + mean
+    for tensor in given:
+        made = with_history(made, tensor)
+    return _placed(made, False, out)
 
 
 @composite()
 def bernoulli(input: Any, p: Any = None, *, generator: Any = None, out: Any = None) -> Tensor:
     """1 with the probability that input (or p) gives, else 0, in input's dtype."""
+    if isinstance(p, Tensor) and p.requires_grad:
+        p = number(p, "bernoulli", "p")
     if p is None:
         if not input.is_floating_point():
             raise RuntimeError(f"Expected tensor for argument #1 'p' to have a floating dtype, got {input.dtype}")
@@ -254,8 +266,8 @@ def bernoulli(input: Any, p: Any = None, *, generator: Any = None, out: Any = No
 
 
 def with_history(drawn: Any, p: Any) -> Any:
-    """What was drawn, with the history of its probabilities, whose gradient is zero."""
-    return drawn + p * 0 if _C.is_recorded(p) else drawn
+    """What was drawn, with the history of the tensor that it was drawn by, whose gradient is zero."""
+    return drawn + p.clone().zero_() if _C.is_recorded(p) else drawn
 
 
 def uniform_dtype(p: Any) -> Any:
@@ -342,8 +354,8 @@ def poisson(input: Any, generator: Any = None) -> Tensor:
     if input.numel() and not bool((input >= 0).all()):
         raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")
     if _as_torch(generator, input.device):
-        return torch_.poisson(input, generator)
-    return _by_numpy("poisson", generator, input.shape, input).to(input)
+        return with_history(torch_.poisson(input, generator), input)
+    return with_history(_by_numpy("poisson", generator, input.shape, input).to(input), input)
 
 
 @composite(method=False)
@@ -353,6 +365,8 @@ def binomial(count: Any, prob: Any, generator: Any = None) -> Tensor:
         raise ValueError("binomial only supports floating-point dtypes for count and prob")
     if _as_torch(generator, count.device):
         return torch_.binomial(count, prob, generator)
+    if _C.is_recorded(count, prob):
+        raise NotImplementedError("the derivative for 'binomial' is not implemented.")
     shape = broadcast_shapes(tuple(count.shape), tuple(prob.shape))
     drawn = _by_numpy("binomial", generator, shape, count.to(_C.int64).clamp(min=0), prob)
     return drawn.to(count)

@@ -7,6 +7,7 @@ from typing import Any
 
 from minitensor import _C
 from minitensor.composite import random_torch as torch_
+from minitensor.composite.numbers import number
 from minitensor.composite.random import (
     TINY,
     check_probability,
@@ -43,6 +44,7 @@ def uniform_(self: Any, from_: float = 0.0, to: float = 1.0, *, generator: Any =
     low = more.pop("from", from_)
     if more:
         raise TypeError(f"uniform_() got an unexpected keyword argument '{next(iter(more))}'")
+    low, to = number(low, "uniform_", "from"), number(to, "uniform_", "to")
     if _as_torch(generator, self.device):
         return torch_.uniform_(self, float(low), float(to), generator)
     if self.is_complex():
@@ -54,6 +56,7 @@ def uniform_(self: Any, from_: float = 0.0, to: float = 1.0, *, generator: Any =
 @composite(function=False)
 def normal_(self: Any, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Tensor:
     """Fill with normally distributed numbers."""
+    mean, std = number(mean, "normal_", "mean"), number(std, "normal_", "std")
     if std < 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {float(std)}")
     if _as_torch(generator, self.device):
@@ -77,6 +80,7 @@ def bernoulli_(self: Any, p: Any = 0.5, *, generator: Any = None) -> Tensor:
 def exponential_(self: Any, lambd: float = 1.0, *, generator: Any = None) -> Tensor:
     """Fill with numbers of the exponential distribution of rate lambd; they are above zero."""
     _needs_float(self, "exponential")
+    lambd = number(lambd, "exponential_", "lambd")
     if lambd <= 0:
         raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={float(lambd)}")
     if _as_torch(generator, self.device):
@@ -92,6 +96,7 @@ def _work_dtype(self: Any) -> Any:
 def cauchy_(self: Any, median: float = 0.0, sigma: float = 1.0, *, generator: Any = None) -> Tensor:
     """Fill with numbers of the Cauchy distribution."""
     _needs_float(self, "cauchy")
+    median, sigma = number(median, "cauchy_", "median"), number(sigma, "cauchy_", "sigma")
     if sigma <= 0:
         raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={float(sigma)}")
     if _as_torch(generator, self.device):
@@ -105,6 +110,7 @@ def cauchy_(self: Any, median: float = 0.0, sigma: float = 1.0, *, generator: An
 def log_normal_(self: Any, mean: float = 1.0, std: float = 2.0, *, generator: Any = None) -> Tensor:
     """Fill with numbers whose logarithms are normally distributed."""
     _needs_float(self, "log_normal")
+    mean, std = number(mean, "log_normal_", "mean"), number(std, "log_normal_", "std")
     if std <= 0:
         raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={float(std)}")
     if _as_torch(generator, self.device):
@@ -120,6 +126,7 @@ def geometric_(self: Any, p: float, *, generator: Any = None) -> Tensor:
     """Fill with the number of trials of probability p up to and including the first success."""
     if self.dtype is _C.bool or self.is_complex():
         raise NotImplementedError(f"\"geometric\" not implemented for '{self.dtype}'")
+    p = number(p, "geometric_", "p")
     if not 0 < p < 1:
         raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={float(p)}")
     if _as_torch(generator, self.device):

@@ -223,5 +223,5 @@ def poisson(input: Any, generator: Any) -> Any:
 
 def binomial(count: Any, prob: Any, generator: Any) -> Any:
     """How many of `count` trials of probability `prob` succeed."""
-    count, prob = broadcast_tensors(count.detach(), prob.detach())
+    count, prob = broadcast_tensors(count, prob)
     return _draw(generator, _ops.torch_binomial, count.contiguous(), prob.contiguous())

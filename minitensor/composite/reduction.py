@@ -11,6 +11,7 @@ from minitensor import _C
 from minitensor._return_types import named
 from minitensor._warning import users_level
 from minitensor.composite.dims import normal_dim
+from minitensor.composite.numbers import number
 from minitensor.composite.registry import autocast, composite, shortcut
 from minitensor.linalg.norms import magnitude_norm, matrix_norm
 from minitensor.ops import ROWS
@@ -101,6 +102,7 @@ def _moment_arguments(name: str, input: Any, args: tuple[Any, ...], more: dict[s
     correction = given.get("correction")
     if correction is None:
         correction = 1 if given.get("unbiased", True) else 0
+    correction = number(correction, name, "correction")
     dim = given.get("dim")
     if not (input.is_floating_point() or input.is_complex()):
         raise RuntimeError("std and var only support floating point and complex dtypes")
@@ -178,7 +180,7 @@ def vector_norm(input: Any, p: Any = 2, dim: Any = None, keepdim: bool = False, 
             f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {_C.type_name(input.dtype)}"
         )
     over = dims_of(input, dim)
-    p = float(p)
+    p = float(number(p, "linalg.vector_norm", "ord"))
     if (p < 0 or math.isinf(p)) and any(input.shape[d] == 0 for d in over):
         text = "inf" if p == math.inf else "-inf" if p == -math.inf else f"{p:g}"
         where_to = "tensor" if dim is None else f"dimension {next(d for d in over if input.shape[d] == 0)}"
@@ -240,6 +242,7 @@ def norm_except_dim(v: Any, pow: int = 2, dim: int = 0) -> Tensor:
 @autocast("", "float32")
 def renorm(input: Any, p: float, dim: int, maxnorm: float) -> Tensor:
     """The slices along dim, those whose p-norm is above maxnorm scaled to it."""
+    p, maxnorm = number(p, "renorm", "p"), number(maxnorm, "renorm", "maxnorm")
     if p <= 0:
         raise RuntimeError("renorm: non-positive-norm not supported")
     if maxnorm < 0:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 from minitensor import _C
+from minitensor.ops.row import ROWS
 
-__all__ = ["COMPOSITES", "Composite", "LateSignature", "autocast", "composite", "shortcut", "with_out"]
+__all__ = ["COMPOSITES", "Composite", "LateSignature", "autocast", "composite", "overwritten", "shortcut", "with_out"]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -162,9 +163,19 @@ def _signature_with_out(made: Callable[..., Any]) -> inspect.Signature:
     return signature.replace(parameters=[*parameters[:place], parameter, *parameters[place:]])
 
 
+def overwritten(self: Any, *others: Any) -> Any:
+    """What a function reads of a tensor that its result is then written over, given the others that it reads.
+
+    A copy, with the tensor's history, where a gradient formula may read it once more; otherwise the tensor itself.
+    """
+    recorded = _C.is_recorded(self, *(x for x in others if isinstance(x, _C.Tensor)))
+    return ROWS["clone"].call(self) if recorded else self
+
+
 def _in_place(made: Callable[..., Any]) -> Callable[..., Any]:
     def call(self: Any, *args: Any, **more: Any) -> Any:
-        return _C.store_in_place(self, made(self, *args, **more))
+        source = overwritten(self, *args, *more.values())
+        return _C.store_in_place(self, made(source, *args, **more))
 
     call.__name__ = call.__qualname__ = f"{made.__name__}_"
     call.__doc__ = f"In place: {made.__doc__}"

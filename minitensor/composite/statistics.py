@@ -11,6 +11,7 @@ from minitensor import _C
 from minitensor._return_types import named
 from minitensor._warning import users_level
 from minitensor.composite.dims import normal_dim
+from minitensor.composite.numbers import number
 from minitensor.composite.registry import composite
 from minitensor.ops import ROWS
 from minitensor.ops.creation import linspace
@@ -66,9 +67,10 @@ def histc(input: Any, bins: int = 100, min: float = 0, max: float = 0) -> Tensor
     _check_bins(bins)
     if not input.is_floating_point():
         raise NotImplementedError(f"\"histogram_cpu\" not implemented for '{_C.type_name(input.dtype)}'")
+    min, max = number(min, "histc", "min"), number(max, "histc", "max")
     low, high = _finite_range(input, float(min), float(max), "torch.histc")
     edges = linspace(low, high, bins + 1, dtype=input.dtype, device=input.device)
-    return ROWS["_histogramdd"].call(input.reshape((-1, 1)), edges, None, (bins,), True, False)
+    return ROWS["_histogramdd"].call(input.detach().reshape((-1, 1)), edges, None, (bins,), True, False)
 
 
 def _grid(
@@ -300,7 +302,7 @@ def _sections(y: Any, x: Any, dx: Any, dim: int, name: str) -> tuple[Any, Any, i
     if x is None:
         if isinstance(dx, (bool, complex)):
             raise RuntimeError(f"{name}: Currently, we only support dx as a real number")
-        return after + before, (dx.item() if isinstance(dx, Tensor) else dx) / 2, place
+        return after + before, number(dx, name, "dx") / 2, place
     if x.ndim == 1 and x.shape[0] != y.shape[place]:
         raise RuntimeError(f"{name}: There must be one `x` value for each sample point")
     if x.ndim == 1:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from minitensor import _C
+from minitensor.composite.numbers import number
 from minitensor.composite.registry import autocast
 from minitensor.linalg.checks import linalg, matrices
 from minitensor.ops import ROWS
@@ -106,7 +107,7 @@ def vector_norm(x: Any, ord: float = 2, dim: Any = None, keepdim: bool = False, 
     _check_dtype(x, dtype, name)
     if dtype is not None:
         x = x.to(dtype)
-    ord = float(ord)
+    ord = float(number(ord, name, "ord"))
     dims = None if dim is None else _dims(dim, x.ndim)
     _check_not_empty(x, ord, dims)
     if x.dtype.name in ("float16", "bfloat16"):

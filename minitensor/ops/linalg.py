@@ -19,7 +19,7 @@ from minitensor.ops import lapack
 from minitensor.ops import library_shapes as shapes
 from minitensor.ops.interruptible import interruptible
 from minitensor.ops.library_threads import for_matrices
-from minitensor.ops.row import ROWS, opaque
+from minitensor.ops.row import ROWS, opaque, underived
 
 np: Any = LazyModule("numpy")
 
@@ -564,6 +564,7 @@ geqrf = _row(
     "R, and below it the Householder reflectors of Q; their factors.",
     _geqrf_kernel,
     shapes.geqrf,
+    underived("geqrf"),
 )
 
 
@@ -575,12 +576,14 @@ ldl_factor = _row(
     "L and D of A = L D L^T (or L^H) in one matrix, LAPACK's pivots, and the first zero pivot, or 0.",
     lapack.ldl_factor,
     shapes.ldl_factor,
+    underived("linalg_ldl_factor_ex"),
 )
 ldl_solve = _row(
     "_linalg_ldl_solve(Tensor LD, Tensor pivots, Tensor B, bool hermitian)",
     "The X with A X = B for A's LDL factors.",
     lapack.ldl_solve,
     shapes.solution_by_pivots,
+    underived("linalg_ldl_solve"),
 )
 
 

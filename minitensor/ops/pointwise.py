@@ -11,7 +11,7 @@ from typing import Any
 
 from minitensor._C import Op
 from minitensor.ops.elementwise import holomorphic, log, tanh, where
-from minitensor.ops.row import ROWS, elementwise
+from minitensor.ops.row import ROWS, elementwise, underived
 
 __all__: list[str] = []
 
@@ -378,6 +378,7 @@ heaviside = elementwise(
     "heaviside(Tensor input, Tensor values)",
     "0 below zero, 1 above, and values at zero.",
     lower=called("heaviside"),
+    vjp=underived("heaviside"),
 )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from minitensor._C import Op
 from minitensor.ops.pointwise import called
-from minitensor.ops.row import elementwise, random
+from minitensor.ops.row import elementwise, random, underived
 
 __all__: list[str] = []
 
@@ -89,6 +89,7 @@ torch_poisson = random(
 torch_binomial = random(
     "_mt19937_binomial(Tensor count, Tensor prob)",
     "Samples of the binomial distribution, as PyTorch draws them.",
+    vjp=underived("binomial"),
     why=_SEQUENCE,
 )
 
@@ -105,11 +106,13 @@ standard_gamma_grad: Op = elementwise(
     "_standard_gamma_grad(Tensor input, Tensor output)",
     "The derivative of a sample `output` of the gamma distribution of shape `input` by that shape.",
     lower=called("_standard_gamma_grad"),
+    vjp=underived("_standard_gamma_grad"),
 )
 dirichlet_grad: Op = elementwise(
     "_dirichlet_grad(Tensor x, Tensor alpha, Tensor total)",
     "The derivative of a component of a Dirichlet sample by its concentration `alpha` among `total`, over 1 - x.",
     lower=called("_dirichlet_grad"),
+    vjp=underived("_dirichlet_grad"),
 )
 standard_gamma = random(
     "_standard_gamma(Tensor input)",

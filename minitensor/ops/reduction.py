@@ -9,7 +9,7 @@ from minitensor import _C
 from minitensor._C import Op
 from minitensor.ops.elementwise import exp, where
 from minitensor.ops.formula import differentiate
-from minitensor.ops.row import ROWS, reduction
+from minitensor.ops.row import ROWS, reduction, underived
 
 __all__: list[str] = []
 
@@ -368,11 +368,13 @@ logsumexp = reduction(
 bincount = reduction(
     "_bincount(Tensor input, Tensor? weights, int size)",
     "How often each number from 0 to size - 1 stands in the vector, or the sums of their weights.",
+    vjp=underived("bincount"),
     raises=True,
 )
 histogramdd = reduction(
     "_histogramdd(Tensor input, Tensor edges, Tensor? weight, int[] bins, bool uniform, bool search)",
     "How many points, rows of a matrix, lie in each cell of a grid.",
+    vjp=underived("histogram"),
 )
 
 

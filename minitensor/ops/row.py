@@ -23,6 +23,7 @@ __all__ = [
     "opaque",
     "random",
     "reduction",
+    "underived",
     "view",
 ]
 
@@ -137,6 +138,19 @@ class Row:
 
 ROWS: dict[str, Row] = {}
 """Every op by name, in order of definition."""
+
+
+def underived(what: str) -> Callable[..., Any]:
+    """The `vjp` of an op of up to three operands whose derivative isn't implemented.
+
+    Its result requires grad, and a backward pass that comes by raises NotImplementedError.
+    """
+
+    def vjp(_g: Any, _out: Any, _a: Any = None, _b: Any = None, _c: Any = None, *_params: Any) -> Any:
+        raise NotImplementedError(f"the derivative for '{what}' is not implemented.")
+
+    vjp.__dict__["underived"] = True
+    return vjp
 
 
 def _define(kind: str, schema: str, doc: str, **rules: Any) -> _C.Op:

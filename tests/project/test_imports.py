@@ -29,7 +29,7 @@ MINITENSOR = [
     ["_torch_function", "creation", "dtypes", "functional", "futures", "settings"],
     ["ops", "return_types", "storage", "timeline", "typed_tensors"],
     # Functions that call ops: how they are entered, those of linear algebra, all others.
-    ["composite.registry"],
+    ["composite.numbers", "composite.registry"],
     ["_config", "backends", "cpu", "linalg", "profiler", "random"],
     ["session"],
     ["autograd", "composite", "cuda", "fft"],

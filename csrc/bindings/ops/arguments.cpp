@@ -192,6 +192,8 @@ void set_value(const OpDef& op, const ArgSpec& spec, PyObject* object, Value* va
         case ArgType::Scalar: {
             Scalar scalar;
             if (is_tensor(object)) {
+                // A number has no history: the gradient would be lost.
+                if (requires_grad(*tensor_of(object))) wrong();
                 PyRef item = checked(tensor_item(*tensor_of(object)));
                 if (!scalar_from(item.get(), &scalar)) wrong();
             } else if (!scalar_from(object, &scalar)) {

@@ -463,11 +463,15 @@ PyTypeObject make_tensor_type() {
     return type;
 }
 
-// Tensor(): an empty one; Tensor(data): float32, as PyTorch's legacy constructor.
+// Tensor(): an empty one; Tensor(data): float32, as PyTorch's legacy constructor; of a tensor a view with its history.
 PyObject* tensor_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
     return guarded([&]() -> PyObject* {
-        if (!kwargs && PyTuple_GET_SIZE(args) == 1 && is_tensor(PyTuple_GET_ITEM(args, 0)))
-            return wrap_as(type, detach(checked_dense(*tensor_of(PyTuple_GET_ITEM(args, 0)))));
+        if (!kwargs && PyTuple_GET_SIZE(args) == 1 && is_tensor(PyTuple_GET_ITEM(args, 0))) {
+            static const OpDef* alias = find_op("alias");
+            Tensor& given = *tensor_of(PyTuple_GET_ITEM(args, 0));
+            checked_dense(given);
+            return wrap_as(type, call_op(*alias, {&given}));
+        }
         if (!kwargs && PyTuple_GET_SIZE(args) == 0) return wrap_as(type, Tensor::empty({0}, default_dtype()));
         // PyTorch's old constructor: sizes, or data.
         PyRef module(PyImport_ImportModule("minitensor.typed_tensors"));

@@ -13,7 +13,7 @@ from minitensor._warning import users_level
 from minitensor.composite import composite
 from minitensor.composite.pointwise import prelu
 from minitensor.composite.random_torch import as_torch
-from minitensor.composite.registry import autocast, shortcut, with_out
+from minitensor.composite.registry import autocast, overwritten, shortcut, with_out
 from minitensor.ops import ROWS
 
 __all__ = [
@@ -73,9 +73,7 @@ def _stored(function: Callable[..., Any], input: Tensor, inplace: bool, *more: A
     if not inplace:
         result: Tensor = function(input, *more)
         return result
-    # From a copy where a gradient formula will read what is overwritten.
-    source = input.clone() if _C.is_recorded(input) else input
-    return input.copy_(function(source, *more))
+    return input.copy_(function(overwritten(input, *more), *more))
 
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:

@@ -17,6 +17,7 @@ from minitensor import _C
 from minitensor._C import Tensor, bfloat16, float16, float32, float64, int32, int64, uint8
 from minitensor._functions import tensor
 from minitensor._warning import users_level
+from minitensor.composite.numbers import number
 from minitensor.ops import ROWS
 
 __all__ = ["interpolate", "upsample", "upsample_bilinear", "upsample_nearest"]
@@ -260,9 +261,9 @@ def _sizes(input: Tensor, rank: int, size: Any, scale_factor: Any) -> tuple[list
                 f"dimensions of {list(input.shape[2:])} and scale_factor of shape {scale_factor}. Please provide input "
                 "tensor in (N, C, d1, d2, ...,dK) format and scale_factor in (s1, s2, ...,sK) format."
             )
-        scales = [float(s) for s in scale_factor]
+        scales = [float(number(s, "interpolate", "scale_factor")) for s in scale_factor]
     else:
-        scales = [float(scale_factor)] * rank
+        scales = [float(number(scale_factor, "interpolate", "scale_factor"))] * rank
     return [math.floor(n * s) for n, s in zip(input.shape[2:], scales, strict=True)], scales
 
 
