@@ -136,6 +136,9 @@ def randint(
 def _integers(low: int, high: int, size: Any, dtype: Any, device: Any, generator: Any) -> Any:
     if _as_torch(generator, device):
         return torch_.integers(low, high, size, dtype, device, generator)
+    if dtype is not None and dtype.name in torch_.C_NAMES and dtype is not _C.int64:
+        low, last = torch_.integer_bounds(dtype, low, high)
+        high = last + 1
     return _draw(generator, _ops.randint, low, high, tuple(size), dtype=dtype, device=device)
 
 

@@ -147,23 +147,8 @@ def random_(
         low, to = 0, low  # random_(to)
     if _as_torch(generator, self.device):
         return torch_.random_(self, low, to, generator)
-    top = _largest(self.dtype)
-    low = 0 if low is None else low
-    high = top + 1 if to is None else to
-    if low >= high:
-        raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
-    floor = -top if self.is_floating_point() else 0 if not self.dtype.is_signed else -top - 1
-    for name, bound in (("from", low), ("to - 1", high - 1)):
-        if not floor <= bound <= top:
-            raise RuntimeError(f"{name} is out of bounds for {self.dtype}")
-    shape, high = tuple(self.shape), min(high, 2**63 - 1)
+    top = torch_.largest_exact(self.dtype)
+    low, last = torch_.integer_bounds(self.dtype, 0 if low is None else low, top + 1 if to is None else to)
+    shape, high = tuple(self.shape), min(last + 1, 2**63 - 1)
     made = _draw(generator, _ops.randint, low, high, shape, dtype=_C.int64, device=self.device)
     return self.copy_(made)
-
-
-def _largest(dtype: Any) -> int:
-    if dtype is _C.bool:
-        return 1
-    if dtype.name in torch_.SIGNIFICANT:
-        return 1 << torch_.SIGNIFICANT[dtype.name]
-    return min((1 << (8 * dtype.itemsize - (1 if dtype.is_signed else 0))) - 1, 2**63 - 1)

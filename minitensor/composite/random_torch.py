@@ -30,6 +30,7 @@ __all__ = [
     "fill",
     "integer_bounds",
     "integers",
+    "largest_exact",
     "multinomial",
     "noise_like",
     "normal",
@@ -136,6 +137,12 @@ def noise_like(input: Any, keep: float, channels: bool) -> Any:
 
 # Binary digits that a floating type keeps.
 SIGNIFICANT = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
+C_NAMES = {
+    "bool": "bool", "uint8": "unsigned char", "int8": "signed char", "uint16": "short unsigned int",
+    "int16": "short int", "uint32": "unsigned int", "int32": "int", "uint64": "long unsigned int", "int64": "long",
+    "float16": "c10::Half", "bfloat16": "c10::BFloat16", "float32": "float", "float64": "double",
+}  # fmt: skip
+"""What PyTorch's messages call the types here."""
 
 
 def _nearest(number: int, digits: int) -> int:
@@ -149,13 +156,19 @@ def _nearest(number: int, digits: int) -> int:
     return (whole << excess) * (1 if number > 0 else -1)
 
 
+def largest_exact(dtype: Any) -> int:
+    """The largest of the integers from 0 on that a type all has."""
+    digits = SIGNIFICANT.get(dtype.name)
+    return 1 if dtype is _C.bool else (1 << (digits or 8 * dtype.itemsize - dtype.is_signed)) - (digits is None)
+
+
 def integer_bounds(dtype: Any, low: int, high: int) -> tuple[int, int]:
     """The first and the last integer that are drawn for [low, high): bounds that the type rounds move inwards."""
     if low >= high:
         raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
     digits = SIGNIFICANT.get(dtype.name)
     if digits is None:
-        top = 1 if dtype is _C.bool else (1 << (8 * dtype.itemsize - dtype.is_signed)) - 1
+        top = largest_exact(dtype)
         least = -top - 1 if dtype.is_signed else 0
     else:
         if _nearest(low + 1, digits) < low:
@@ -170,7 +183,7 @@ def integer_bounds(dtype: Any, low: int, high: int) -> tuple[int, int]:
         least, top = int(finfo(dtype).min), int(finfo(dtype).max)
     for name, bound in (("from", low), ("to - 1", high - 1)):
         if not least <= bound <= top:
-            raise RuntimeError(f"{name} is out of bounds for {dtype}")
+            raise RuntimeError(f"{name} is out of bounds for {C_NAMES[dtype.name]}")
         if digits is not None and abs(bound) > 1 << digits:
             warnings.warn(
                 f"{name} is out of bounds [-(2^{digits}), 2^{digits}]. Due to precision limitations {dtype} can "
@@ -189,8 +202,7 @@ def integers(low: int, high: int, size: Sequence[int], dtype: Any, device: Any, 
 def random_(self: Any, low: int | None, high: int | None, generator: Any) -> Any:
     """Fill with integers: in [low, high), or from 0 over all that the type holds exactly."""
     dtype = self.dtype
-    digits = SIGNIFICANT.get(dtype.name)
-    top = 1 if dtype is _C.bool else (1 << (digits or 8 * dtype.itemsize - dtype.is_signed)) - (digits is None)
+    top = largest_exact(dtype)
     if low is None and high is None:
         bits = 64 if dtype in (_C.float64, _C.int64) else 32
         return fill(self, generator, _ops.torch_integers, 0, min(top, 2**63 - 1), bits)

@@ -241,3 +241,45 @@ def test_forms():
     assert mt.rand(2, 3, device="meta").device.type == "meta"
     assert mt.rand((2, 3)).shape == mt.rand(2, 3).shape == (2, 3)
     assert mt.rand(mt.Size([2])).shape == (2,)
+
+
+BOUNDS = [  # dtype, least, largest, its name in messages
+    ("bool", 0, 1, "bool"), ("uint8", 0, 255, "unsigned char"), ("int8", -128, 127, "signed char"),
+    ("int16", -(2**15), 2**15 - 1, "short int"), ("uint16", 0, 2**16 - 1, "short unsigned int"),
+    ("int32", -(2**31), 2**31 - 1, "int"), ("uint32", 0, 2**32 - 1, "unsigned int"),
+    ("float16", -65504, 65504, "c10::Half"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("draw", ["randint", "randint_like", "random_"])
+@pytest.mark.parametrize(("dtype", "least", "largest", "name"), BOUNDS)
+@pytest.mark.filterwarnings("ignore:.*Due to precision limitations")
+def test_integers_that_the_dtype_lacks_are_not_drawn(draw, dtype, least, largest, name):
+    def drawn(low, high):
+        if draw == "randint":
+            return mt.randint(low, high, (50,), dtype=getattr(mt, dtype))
+        x = mt.zeros(50, dtype=getattr(mt, dtype))
+        return mt.randint_like(x, low, high) if draw == "randint_like" else x.random_(low, high)
+
+    for low, high in ((least, least + 1), (largest, largest + 1)):
+        assert drawn(low, high).double().unique().tolist() == [low]
+    with pytest.raises(RuntimeError, match=f"from is out of bounds for {name}$"):
+        drawn(least - 40, 1)
+    with pytest.raises(RuntimeError, match=f"to - 1 is out of bounds for {name}$"):
+        drawn(0, largest + 42)
+
+
+@pytest.mark.filterwarnings("ignore:.*Due to precision limitations")
+def test_numbers_that_a_floating_type_rounds_stay_within_the_bounds():
+    assert mt.randint(2040, 2050, (500,), dtype=mt.float16).max() < 2050
+    assert mt.zeros(500, dtype=mt.bfloat16).random_(200, 300).max() < 300
+
+
+def test_permutations_that_the_dtype_lacks():
+    assert sorted(mt.randperm(128, dtype=mt.int8).tolist()) == list(range(128))
+    for dtype, n in (("int8", 129), ("int16", 2**15 + 1), ("float16", 2050)):
+        with pytest.raises(RuntimeError, match="too large"):
+            mt.randperm(n, dtype=getattr(mt, dtype))
+    for dtype in ("bool", "uint16", "uint32", "uint64"):
+        with pytest.raises(NotImplementedError, match="randperm"):
+            mt.randperm(5, dtype=getattr(mt, dtype))

@@ -145,13 +145,15 @@ void infer_randint(Call& call) {
 void infer_randperm(Call& call) {
     int64_t n = call.param(0).as_int();
     DType dtype = dtype_or(call.param(1), DType::I64);
-    if (dtype == DType::Bool) not_implemented("randperm", dtype);
-    // The largest value must be exact.
-    int64_t most = dtype == DType::U8    ? 255
-                   : dtype == DType::I32 ? INT32_MAX
-                   : dtype == DType::F32 ? int64_t(1) << 24
-                   : dtype == DType::F64 ? int64_t(1) << 53
-                                         : std::numeric_limits<int64_t>::max();
+    const DTypeInfo& facts = info(dtype);
+    if (dtype != DType::U8 && !facts.is_signed) not_implemented("randperm", dtype);
+    // The largest value must be exact; but of bfloat16, as in PyTorch.
+    const int digits = dtype == DType::F16    ? 11
+                       : dtype == DType::BF16 ? 63
+                       : dtype == DType::F32  ? 24
+                       : dtype == DType::F64  ? 53
+                                              : 8 * facts.itemsize - facts.is_signed;
+    const int64_t most = digits == 63 ? INT64_MAX : (int64_t{1} << digits) - !is_floating(dtype);
     if (n > 0 && n - 1 > most)
         fail("n is too large for result tensor type: randperm(" + std::to_string(n) + ") does not fit " +
              std::string(info(dtype).name));
