@@ -110,7 +110,7 @@ def enable_reentrant_dispatch() -> Any:
     yield
 
 
-class TorchFunctionMode:
+class TorchFunctionMode(_C.Context):
     """Sees every call while it is on: a context manager whose `__torch_function__` is a method.
 
     Within that method the mode is off, so that what it calls is seen by the modes around it.
@@ -122,12 +122,16 @@ class TorchFunctionMode:
         """Run the call. A mode has its own of these."""
         raise NotImplementedError
 
-    def __enter__(self) -> Any:
+    def _now(self) -> int:
+        return _C._len_torch_function_stack()
+
+    def _set(self) -> Any:
         _C._push_on_torch_function_stack(self)
         return self
 
-    def __exit__(self, exc_type: Any, exc_val: Any, exc_tb: Any) -> None:
-        _C._pop_torch_function_stack()
+    def _restore(self, before: int) -> None:
+        while _C._len_torch_function_stack() > before:
+            _C._pop_torch_function_stack()
 
     @classmethod
     def push(cls, *args: Any, **kwargs: Any) -> Any:

@@ -117,7 +117,13 @@ def _recall(signature: bytes) -> Any:
 def _reason_of(op: str) -> str:
     """Why an op that can't be recorded can't be compiled: what its row says."""
     row = ROWS.get(op)
-    return row.reason if row is not None else "it is not an op with a lowering"
+    if row is None:
+        return "it is not an op with a lowering"
+    if not row.compilable:
+        return row.reason
+    if row.kind == "random":
+        return "how many numbers it draws depends on values"
+    return "it writes to memory that is also seen as another dtype, which is never recorded"
 
 
 def _refuse(op: str, reason: str) -> None:

@@ -114,6 +114,8 @@ void install_autocast() { autocast_hook = autocast; }
 
 int enter_autocast() { return ++nesting; }
 
+int autocast_nesting() { return nesting; }
+
 int leave_autocast() {
     if (nesting > 0) --nesting;
     return nesting;

@@ -31,6 +31,7 @@ class CastTarget {
 // How many contexts of autocast are entered on this thread; kept casts go when it becomes 0.
 int enter_autocast();
 int leave_autocast();
+int autocast_nesting();
 void clear_autocast_cache();
 // The kept casts that the function which is recorded made: they are values of its trace.
 void forget_casts_of_function();

@@ -284,6 +284,12 @@ void end_transform() {
     if (ending) transform = ending->around.release();
 }
 
+int transform_depth() {
+    int depth = 0;
+    for (const Transform* at = transform; at; at = at->around.get()) ++depth;
+    return depth;
+}
+
 namespace {
 
 void check_captured(const OpDef& op, const Tensor& written) {

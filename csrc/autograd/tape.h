@@ -184,6 +184,7 @@ struct Transform {
 extern MT_THREAD_LOCAL Transform* transform;  // owned by the thread
 void begin_transform(std::vector<Ref<Tensor>> given);
 void end_transform();
+int transform_depth();  // how many have begun on this thread
 // Throws if a tensor of inference mode would be written outside of it.
 void check_inference(const Tensor& written);
 // A copy of the tensor's handle without history. Under vmap the mapped tensor keeps its own.

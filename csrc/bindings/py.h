@@ -204,6 +204,7 @@ bool init_dlpack(PyObject* module);
 bool init_autograd(PyObject* module);
 bool init_grad_node(PyObject* module);
 bool init_grad_mode(PyObject* module);
+bool init_context(PyObject* module);
 bool init_autocast(PyObject* module);
 bool init_custom_function(PyObject* module);
 bool init_vmap(PyObject* module);

@@ -292,13 +292,14 @@ def _random(row: Row, operands: list[Any], flags: list[bool], params: list[Any],
             "randomness flags on vmap or perform the randomness operation out of vmap"
         )
     # An outer vmap sees the op as it is called from here.
-    kept = RANDOMNESS.stack.pop()
-    depth = _C.set_vmap_depth(_C.vmap_depth() - 1)
+    depth, kept = _C.vmap_depth(), list(RANDOMNESS.stack)
     try:
+        del RANDOMNESS.stack[-1:]
+        _C.set_vmap_depth(depth - 1)
         return _drawn(row, operands, flags, params, destination, mode, size)
     finally:
+        RANDOMNESS.stack[:] = kept
         _C.set_vmap_depth(depth)
-        RANDOMNESS.stack.append(kept)
 
 
 def _drawn(

@@ -112,9 +112,10 @@ def _run(
 ) -> Any:
     level = _C.vmap_depth() + 1
     moved = [leaf if d is None else leaf.movedim(d, 0) for leaf, d in zip(leaves, dims, strict=True)]
-    rules.RANDOMNESS.stack.append((randomness, size))
-    _C.set_vmap_depth(level)
+    nested = len(rules.RANDOMNESS.stack)
     try:
+        rules.RANDOMNESS.stack.append((randomness, size))
+        _C.set_vmap_depth(level)
         given = [leaf if d is None else _C.vmap_wrap(leaf, level) for leaf, d in zip(moved, dims, strict=True)]
         result = func(*rebuild(given), **kwargs)
         values, restore = flatten(result)
@@ -126,8 +127,9 @@ def _run(
             )
         physical = [_C.vmap_unwrap(value, level) if isinstance(value, Tensor) else None for value in values]
     finally:
+        # One call, the last: a signal's handler raises after a call.
+        del rules.RANDOMNESS.stack[nested:]
         _C.set_vmap_depth(level - 1)
-        rules.RANDOMNESS.stack.pop()
     outputs = []
     for value, pair, place in zip(values, physical, places, strict=True):
         if pair is None:

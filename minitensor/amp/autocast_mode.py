@@ -15,7 +15,7 @@ from minitensor.amp.state import is_autocast_available
 __all__ = ["autocast", "custom_bwd", "custom_fwd", "is_autocast_available"]
 
 
-class autocast:  # noqa: N801  (PyTorch's name)
+class autocast(_C.Context):  # noqa: N801  (PyTorch's name)
     """Matrix products and convolutions inside run in a lower precision; ops that lose too much by it run in float32.
 
     ``device_type`` is "cpu" or "cuda". ``dtype`` is bfloat16 or float16; by default what ``get_autocast_dtype`` says,
@@ -44,7 +44,6 @@ class autocast:  # noqa: N801  (PyTorch's name)
         self.fast_dtype = state.get_autocast_dtype(kind) if dtype is None else dtype
         self._cache_enabled = state.is_autocast_cache_enabled() if cache_enabled is None else cache_enabled
         self._enabled = bool(enabled) and self._can_be_on()
-        self._before: list[int] = []
 
     def _can_be_on(self) -> bool:
         """Whether there is the device, and the dtype is one that it lowers to; warns otherwise."""
@@ -64,9 +63,10 @@ class autocast:  # noqa: N801  (PyTorch's name)
         warnings.warn(reason, stacklevel=users_level())
         return False
 
-    def __enter__(self) -> autocast:
-        """Set it on this thread."""
-        self._before.append(_C.autocast_state())
+    def _now(self) -> tuple[int, int]:
+        return _C.autocast_state(), _C.autocast_nesting()
+
+    def _set(self) -> autocast:
         if isinstance(self.fast_dtype, _C.dtype):
             state.set_autocast_dtype(self.device, self.fast_dtype)
         state.set_autocast_enabled(self.device, self._enabled)
@@ -74,13 +74,8 @@ class autocast:  # noqa: N801  (PyTorch's name)
         _C.enter_autocast()
         return self
 
-    def __exit__(self, *_error: object) -> None:
-        """Set what was set before."""
-        if not self._before:
-            raise RuntimeError("autocast is left, but was not entered")
-        if _C.leave_autocast() == 0:
-            _C.clear_autocast_cache()
-        _C.autocast_state(self._before.pop())
+    def _restore(self, before: tuple[int, int]) -> None:
+        state.restore_autocast(*before)
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function with autocast set while it runs."""

@@ -111,6 +111,15 @@ def autocast_decrement_nesting() -> int:
     return _C.leave_autocast()
 
 
+def restore_autocast(state: int, nesting: int) -> None:
+    """Set the thread's state and count of contexts to what they were; the last context drops the casts."""
+    if nesting == 0:
+        _C.clear_autocast_cache()
+    while _C.autocast_nesting() > nesting:
+        _C.leave_autocast()
+    _C.autocast_state(state)
+
+
 def _deprecated(name: str, instead: str) -> None:
     warnings.warn(
         f"minitensor.{name} is deprecated. Please use minitensor.{instead} instead.",

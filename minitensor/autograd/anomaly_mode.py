@@ -60,7 +60,7 @@ class set_detect_anomaly:  # noqa: N801  (PyTorch's name)
         _C.set_anomaly(*self._previous, _stack, _report, _has_nan)
 
 
-class detect_anomaly:  # noqa: N801  (PyTorch's name)
+class detect_anomaly(_C.Context):  # noqa: N801  (PyTorch's name)
     """A context with anomaly mode on: slow, for finding errors.
 
     A backward pass that fails warns with the traceback of the forward call whose gradient it was, and with `check_nan`
@@ -69,16 +69,17 @@ class detect_anomaly:  # noqa: N801  (PyTorch's name)
 
     def __init__(self, check_nan: bool = True) -> None:
         self._check_nan = check_nan
-        self._previous = _C.anomaly()
         warnings.warn(
             "Anomaly Detection has been enabled. This mode will increase the runtime and should only be enabled for "
             "debugging.",
             stacklevel=2,
         )
 
-    def __enter__(self) -> None:
-        self._previous = _C.anomaly()
+    def _now(self) -> tuple[bool, bool]:
+        return _C.anomaly()
+
+    def _set(self) -> None:
         _C.set_anomaly(True, self._check_nan, _stack, _report, _has_nan)
 
-    def __exit__(self, *exception: object) -> None:
-        _C.set_anomaly(*self._previous, _stack, _report, _has_nan)
+    def _restore(self, before: tuple[bool, bool]) -> None:
+        _C.set_anomaly(*before, _stack, _report, _has_nan)

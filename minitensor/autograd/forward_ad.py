@@ -51,14 +51,18 @@ def exit_dual_level(*, level: int | None = None) -> None:
     _C.set_forward_mode(bool(_LEVELS))
 
 
-class dual_level:  # noqa: N801  (PyTorch's name)
+class dual_level(_C.Context):  # noqa: N801  (PyTorch's name)
     """A context within which tensors may be dual."""
 
-    def __enter__(self) -> int:
+    def _now(self) -> int:
+        return len(_LEVELS)
+
+    def _set(self) -> int:
         return enter_dual_level()
 
-    def __exit__(self, *exception: object) -> None:
-        exit_dual_level()
+    def _restore(self, before: int) -> None:
+        del _LEVELS[before:]
+        _C.set_forward_mode(bool(_LEVELS))
 
 
 def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:

@@ -340,8 +340,9 @@ class Function:
             ctx.needs_input_grad = tuple(map(needs_gradient, args))
             result = forward_mapped(cls, ctx, args, level, compute)
         else:
-            recording = _C.set_recording(0)
+            recording = _C.recording()
             try:
+                _C.set_recording(0)
                 result = compute()
             finally:
                 _C.set_recording(recording)

@@ -49,8 +49,9 @@ def get_gradient_edge(tensor: Any) -> GradientEdge:
 
 @contextmanager
 def _grad_mode(enabled: bool) -> Any:
-    previous = _C.set_recording(int(enabled))
+    previous = _C.recording()
     try:
+        _C.set_recording(int(enabled))
         yield
     finally:
         _C.set_recording(previous)
@@ -65,7 +66,7 @@ def increment_version(tensor: Any) -> None:
 _DISABLED = threading.local()
 
 
-class saved_tensors_hooks:  # noqa: N801  (PyTorch's name)
+class saved_tensors_hooks(_C.Context):  # noqa: N801  (PyTorch's name)
     """While it is in force, what is kept for backward is `pack_hook(tensor)`, and `unpack_hook` gives the tensor back.
 
     The innermost pair applies. The hooks must not change their argument in place.
@@ -73,16 +74,18 @@ class saved_tensors_hooks:  # noqa: N801  (PyTorch's name)
 
     def __init__(self, pack_hook: Callable[[Any], Any], unpack_hook: Callable[[Any], Any]) -> None:
         self.pack_hook, self.unpack_hook = pack_hook, unpack_hook
-        self._previous: list[Any] = []
 
-    def __enter__(self) -> None:
+    def _now(self) -> Any:
         message = getattr(_DISABLED, "message", None)
         if message is not None:
             raise RuntimeError(message)
-        self._previous.append(_C.set_saved_tensor_hooks((self.pack_hook, self.unpack_hook)))
+        return _C.saved_tensor_hooks()
 
-    def __exit__(self, *exception: object) -> None:
-        _C.set_saved_tensor_hooks(self._previous.pop())
+    def _set(self) -> None:
+        _C.set_saved_tensor_hooks((self.pack_hook, self.unpack_hook))
+
+    def _restore(self, before: Any) -> None:
+        _C.set_saved_tensor_hooks(before)
 
 
 class save_on_cpu(saved_tensors_hooks):  # noqa: N801  (PyTorch's name)

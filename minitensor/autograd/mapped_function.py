@@ -6,8 +6,7 @@ is `Function.apply`'s business. The second is a Function too, whose forward and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from minitensor import _C
@@ -25,34 +24,38 @@ class VmapInfo(NamedTuple):
     randomness: str
 
 
-@contextmanager
-def _outside(level: int) -> Iterator[None]:
+class _AtLevel(_C.Context):
+    """At another depth of maps, with what each of them says of random numbers."""
+
+    def __init__(self, level: int, randomness: list[tuple[str, int]]) -> None:
+        self._level, self._randomness = level, randomness
+
+    def _now(self) -> tuple[int, list[tuple[str, int]]]:
+        return _C.vmap_depth(), list(_randomness())
+
+    def _set(self) -> int:
+        self._restore((self._level, self._randomness))
+        return self._level
+
+    def _restore(self, before: tuple[int, list[tuple[str, int]]]) -> None:
+        level, _randomness()[:] = before
+        _C.set_vmap_depth(level)
+
+
+def _randomness() -> list[tuple[str, int]]:
+    from minitensor._vmap.rules import RANDOMNESS
+
+    return RANDOMNESS.stack
+
+
+def _outside(level: int) -> _AtLevel:
     """Where tensors of a level are seen as what is behind them."""
-    from minitensor._vmap.rules import RANDOMNESS
-
-    kept = RANDOMNESS.stack[level - 1 :]
-    del RANDOMNESS.stack[level - 1 :]
-    depth = _C.set_vmap_depth(level - 1)
-    try:
-        yield
-    finally:
-        _C.set_vmap_depth(depth)
-        RANDOMNESS.stack.extend(kept)
+    return _AtLevel(level - 1, _randomness()[: level - 1])
 
 
-@contextmanager
-def _inside(size: int, randomness: str) -> Iterator[int]:
+def _inside(size: int, randomness: str) -> _AtLevel:
     """One level further in."""
-    from minitensor._vmap.rules import RANDOMNESS
-
-    level = _C.vmap_depth() + 1
-    RANDOMNESS.stack.append((randomness, size))
-    _C.set_vmap_depth(level)
-    try:
-        yield level
-    finally:
-        _C.set_vmap_depth(level - 1)
-        RANDOMNESS.stack.pop()
+    return _AtLevel(_C.vmap_depth() + 1, [*_randomness(), (randomness, size)])
 
 
 class _Slices(NamedTuple):
@@ -93,9 +96,7 @@ def needs_gradient(value: Any) -> bool:
 
 def forward_mapped(cls: Any, context: Any, args: tuple[Any, ...], level: int, compute: Callable[[], Any]) -> Any:
     """What `compute()`, forward on the handles, gives; what is behind the results has a history, too."""
-    from minitensor._vmap.rules import RANDOMNESS
-
-    randomness, size = RANDOMNESS.stack[level - 1]
+    randomness, size = _randomness()[level - 1]
     call = _Call(cls, context, args, level, size, randomness, compute)
     outer = [_outer(a, level) for a in args]
     with _outside(level):

@@ -12,13 +12,16 @@ __all__ = ["functional_call", "stack_module_state"]
 Tensor = _C.Tensor
 
 
-class _Swapped:
+class _Swapped(_C.Context):
     """A module with other tensors in place of its parameters and buffers, for the time of a `with` block."""
 
     def __init__(self, module: Any, values: dict[str, Any]) -> None:
         self._module, self._values, self._kept = module, values, list[tuple[Any, str, Any]]()
 
-    def __enter__(self) -> None:
+    def _now(self) -> None:
+        return None
+
+    def _set(self) -> None:
         for path, value in self._values.items():
             *owners, name = path.split(".")
             holder = self._module
@@ -31,10 +34,9 @@ class _Swapped:
                     dict.__setitem__(table, name, value)
                     break
             else:
-                self.__exit__()
                 raise AttributeError(f"'{type(self._module).__name__}' has no parameter or buffer '{path}'")
 
-    def __exit__(self, *exception: object) -> None:
+    def _restore(self, before: None) -> None:
         for table, name, value in reversed(self._kept):
             dict.__setitem__(table, name, value)
         self._kept.clear()

@@ -22,33 +22,33 @@ __all__ = ["grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "line
 Tensor = _C.Tensor
 
 
-class _Level(inference_mode):
+class _Level(_C.Context):
     """A transform in force: everything is recorded, and nothing written that the function was not given.
 
     It counts how many there are: what an inner one computes, an outer one may differentiate.
     """
 
     __slots__ = ("_given",)
-    depth = 0
-
-    def __new__(cls, *given: Any) -> Any:
-        """With the function's arguments."""
-        return super().__new__(cls, False)
 
     def __init__(self, *given: Any) -> None:
-        super().__init__(False)
+        """With the function's arguments."""
         self._given = _tensors(given)
 
-    def __enter__(self) -> bool:  # type: ignore[override]  # whether there is a transform around it
-        super().__enter__()
-        _C.begin_transform(self._given)
-        _Level.depth += 1
-        return _Level.depth > 1
+    def _now(self) -> tuple[int, bool, int]:
+        return _C.recording(), _C.is_inference_mode_enabled(), _C.transform_depth()
 
-    def __exit__(self, *exception: object) -> None:
-        _Level.depth -= 1
-        _C.end_transform()
-        super().__exit__(*exception)
+    def _set(self) -> bool:  # whether there is a transform around it
+        _C.set_recording(1)
+        _C.set_inference_mode(False)
+        _C.begin_transform(self._given)
+        return _C.transform_depth() > 1
+
+    def _restore(self, before: tuple[int, bool, int]) -> None:
+        recording, inference, depth = before
+        while _C.transform_depth() > depth:
+            _C.end_transform()
+        _C.set_inference_mode(inference)
+        _C.set_recording(recording)
 
 
 def _variable(leaf: Any) -> Any:
@@ -140,14 +140,17 @@ def _release(value: Any, graph: bool) -> Any:
     return map_leaves(lambda leaf: _C.detach_handle(leaf) if isinstance(leaf, Tensor) else leaf, value)
 
 
-class _Forward:
+class _Forward(_C.Context):
     """A derivative that goes forward is being taken: no_grad doesn't stop it."""
 
-    def __enter__(self) -> None:
-        self._before = _C.set_forward_mode(True)
+    def _now(self) -> bool:
+        return _C.is_forward_mode()
 
-    def __exit__(self, *exception: object) -> None:
-        _C.set_forward_mode(self._before)
+    def _set(self) -> None:
+        _C.set_forward_mode(True)
+
+    def _restore(self, before: bool) -> None:
+        _C.set_forward_mode(before)
 
 
 def _chosen(argnums: int | tuple[int, ...], args: tuple[Any, ...], what: str) -> tuple[int, ...]:

@@ -16,9 +16,10 @@ def differentiate(formula: Callable[..., Any], operands: Sequence[Any], cotangen
     `formula` is made of ops and gives as many tensors as there are cotangents. An operand may be None. If gradients are
     on, the result has a history, so that it can be differentiated again.
     """
-    before = _C.set_recording(1)
+    before = _C.recording()
     again = before != 0
     try:
+        _C.set_recording(1)
         # Aliases: an operand that depends on another one must not bring that one its gradient as well.
         given = [
             None if t is None else t.alias() if again and _C.is_recorded(t) else t.detach().requires_grad_()

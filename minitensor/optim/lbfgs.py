@@ -71,11 +71,21 @@ class LBFGS(Optimizer):
         if grad.abs().max() <= group["tolerance_grad"]:
             return first_loss
         memory = {name: state.get(name) for name in _MEMORY}
+        try:
+            self._iterate(closure, group, lr, state, memory, loss, grad)
+        finally:  # what an error in the closure ends has moved the parameters
+            state.update(memory)
+        return first_loss
+
+    def _iterate(
+        self, closure: Any, group: dict[str, Any], lr: Any, state: Any, memory: dict[str, Any], loss: float, grad: Any
+    ) -> None:
         evaluations, turns = 1, 0
         while turns < group["max_iter"]:
             turns += 1
             state["n_iter"] += 1
-            if state["n_iter"] == 1:
+            first = any(memory[name] is None for name in ("d", "t", "prev_flat_grad"))
+            if first:
                 memory |= {"d": grad.neg(), "old_dirs": [], "old_stps": [], "ro": [], "H_diag": 1}
             else:
                 self._remember(memory, grad, group["history_size"])
@@ -86,7 +96,7 @@ class LBFGS(Optimizer):
             else:
                 memory["prev_flat_grad"].copy_(grad)
             memory["prev_loss"] = loss
-            memory["t"] = min(1.0, 1.0 / grad.abs().sum()) * lr if state["n_iter"] == 1 else lr
+            memory["t"] = min(1.0, 1.0 / grad.abs().sum()) * lr if first else lr
             slope = grad.dot(direction)
             if slope > -group["tolerance_change"]:
                 break
@@ -120,8 +130,6 @@ class LBFGS(Optimizer):
                 break
             if abs(loss - memory["prev_loss"]) < group["tolerance_change"]:
                 break
-        state.update(memory)
-        return first_loss
 
     @staticmethod
     def _remember(memory: dict[str, Any], grad: Any, most: int) -> None:
@@ -166,12 +174,14 @@ class LBFGS(Optimizer):
 
     def _evaluate(self, closure: Callable[[], Any], begin: list[Any], t: Any, direction: Any) -> _Point:
         """The loss and its gradient that far along the direction; the parameters are set back."""
-        self._move(t, direction)
-        with enable_grad():
-            loss = float(closure())
-        grad = self._flat_grad().clone()
-        for param, value in zip(self._params, begin, strict=True):
-            param.copy_(value)
+        try:
+            self._move(t, direction)
+            with enable_grad():
+                loss = float(closure())
+            grad = self._flat_grad().clone()
+        finally:
+            for param, value in zip(self._params, begin, strict=True):
+                param.copy_(value)
         return t, loss, grad, grad.dot(direction)
 
 

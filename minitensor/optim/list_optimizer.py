@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from minitensor import _C
 from minitensor._C import Tensor, float32, float64, get_default_dtype
 from minitensor._functions import tensor
-from minitensor.autograd import enable_grad, set_grad_enabled
+from minitensor.autograd import enable_grad, no_grad
 from minitensor.optim import lists
 from minitensor.optim.optimizer import Optimizer
 
@@ -46,7 +46,8 @@ class ListOptimizer(Optimizer):
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update all parameters that have a gradient; return what ``closure`` returned."""
         loss = None
-        with set_grad_enabled(bool(self.defaults.get("differentiable", False))):
+        # The mode isn't set before it is entered: what a signal's handler raises here leaves it as it was.
+        with enable_grad() if self.defaults.get("differentiable", False) else no_grad():
             if closure is not None:
                 with enable_grad():
                     loss = closure()

@@ -11,6 +11,7 @@ from typing import Any
 
 from minitensor import _C, autograd
 from minitensor._warning import users_level
+from minitensor.amp.state import restore_autocast
 from minitensor.autograd.function import Saved
 from minitensor.autograd.graph import saved_tensors_hooks
 from minitensor.random import get_rng_state, set_rng_state
@@ -42,20 +43,23 @@ class CheckpointError(RuntimeError):
     """The function did not save the same tensors when it was computed again."""
 
 
-class set_checkpoint_early_stop:  # noqa: N801  (PyTorch's name)
+class set_checkpoint_early_stop(_C.Context):  # noqa: N801  (PyTorch's name)
     """A context that says whether computing again ends as soon as all that is needed has been computed."""
 
     def __init__(self, enable: bool) -> None:
         self._enable = enable
 
-    def __enter__(self) -> None:
+    def _now(self) -> int:
+        return len(_EARLY_STOP)
+
+    def _set(self) -> None:
         _EARLY_STOP.append(self._enable)
 
-    def __exit__(self, *exception: object) -> None:
-        _EARLY_STOP.pop()
+    def _restore(self, before: int) -> None:
+        del _EARLY_STOP[before:]
 
 
-class GraphExecGroup:
+class GraphExecGroup(_C.Context):
     """Backward passes within one of these compute what is checkpointed again once, for all of them.
 
     For checkpoints without `use_reentrant`, and passes that ask for different parts of it. RuntimeError within another.
@@ -63,16 +67,18 @@ class GraphExecGroup:
 
     _current: GraphExecGroup | None = None
 
-    def __enter__(self) -> GraphExecGroup:
+    def _now(self) -> None:
         if GraphExecGroup._current is not None:
             raise RuntimeError(
                 f"GraphExecGroup contexts cannot be nested. Already inside group {GraphExecGroup._current}"
             )
+
+    def _set(self) -> GraphExecGroup:
         GraphExecGroup._current = self
         return self
 
-    def __exit__(self, *exception: object) -> None:
-        GraphExecGroup._current = None
+    def _restore(self, before: None) -> None:
+        GraphExecGroup._current = before
 
 
 class DefaultDeviceType:
@@ -139,17 +145,20 @@ def _tensors(value: Any) -> Iterator[Tensor]:
 _DEBUG: list[bool | None] = [None]
 
 
-class set_checkpoint_debug_enabled:  # noqa: N801  (PyTorch's name)
+class set_checkpoint_debug_enabled(_C.Context):  # noqa: N801  (PyTorch's name)
     """A context that says for all checkpoints whether ``debug`` is on; None leaves it to each."""
 
     def __init__(self, enabled: bool | None) -> None:
         self._enabled = enabled
 
-    def __enter__(self) -> None:
+    def _now(self) -> int:
+        return len(_DEBUG)
+
+    def _set(self) -> None:
         _DEBUG.append(self._enabled)
 
-    def __exit__(self, *exception: object) -> None:
-        _DEBUG.pop()
+    def _restore(self, before: int) -> None:
+        del _DEBUG[before:]
 
 
 class CheckpointPolicy(Enum):
@@ -183,31 +192,30 @@ def create_selective_checkpoint_contexts(policy_fn_or_list: Any, allow_cache_ent
     )
 
 
-class _Autocast:
+class _Autocast(_C.Context):
     """Autocast as it was in the first run, for the second one."""
 
     def __init__(self) -> None:
         self._state = _C.autocast_state()
-        self._now: list[int] = []
 
-    def __enter__(self) -> None:
-        self._now.append(_C.autocast_state(self._state))
+    def _now(self) -> tuple[int, int]:
+        return _C.autocast_state(), _C.autocast_nesting()
+
+    def _set(self) -> None:
+        _C.autocast_state(self._state)
         _C.enter_autocast()
 
-    def __exit__(self, *exception: object) -> None:
-        if _C.leave_autocast() == 0:
-            _C.clear_autocast_cache()
-        _C.autocast_state(self._now.pop())
+    def _restore(self, before: tuple[int, int]) -> None:
+        restore_autocast(*before)
 
 
-class _Random:
+class _Random(_C.Context):
     """The states of the generators as they were, for the second run: the CPU's, and those of the arguments' GPUs."""
 
     def __init__(self, preserve: bool, args: Sequence[Any]) -> None:
         self._state = get_rng_state() if preserve else None
         gpus = {str(a.device) for a in args if isinstance(a, Tensor) and a.device.type == "cuda"} if preserve else ()
         self._gpus = {gpu: self.of_gpus().get_rng_state(gpu) for gpu in gpus}
-        self._now: Any = None
 
     @staticmethod
     def of_gpus() -> Any:
@@ -215,18 +223,20 @@ class _Random:
 
         return cuda
 
-    def __enter__(self) -> None:
-        if self._state is not None:
-            self._now = get_rng_state(), {gpu: self.of_gpus().get_rng_state(gpu) for gpu in self._gpus}
-            self._set(self._state, self._gpus)
+    def _now(self) -> Any:
+        if self._state is None:
+            return None
+        return get_rng_state(), {gpu: self.of_gpus().get_rng_state(gpu) for gpu in self._gpus}
 
-    def __exit__(self, *exception: object) -> None:
+    def _set(self) -> None:
         if self._state is not None:
-            self._set(*self._now)
+            self._restore((self._state, self._gpus))
 
-    def _set(self, state: Any, gpus: dict[str, Any]) -> None:
-        set_rng_state(state)
-        for gpu, of_gpu in gpus.items():
+    def _restore(self, before: tuple[Any, dict[str, Any]] | None) -> None:
+        if before is None:
+            return
+        set_rng_state(before[0])
+        for gpu, of_gpu in before[1].items():
             self.of_gpus().set_rng_state(of_gpu, gpu)
 
 
@@ -315,11 +325,14 @@ class _Frame:
                 raise _Enough
             return tensor.detach()
 
-        hooks = saved_tensors_hooks(pack, lambda tensor: tensor)
-        again = self.random, self.autocast, self.context(), autograd.enable_grad(), hooks, contextlib.suppress(_Enough)
-        with contextlib.ExitStack() as contexts:
-            for context in again:
-                contexts.enter_context(context)
+        with (
+            self.random,
+            self.autocast,
+            self.context(),
+            autograd.enable_grad(),
+            saved_tensors_hooks(pack, lambda tensor: tensor),
+            contextlib.suppress(_Enough),
+        ):
             self.run()
         metas = [(tuple(t.shape), t.dtype, t.device) for t in found]
         if len(metas) != len(self.metas):

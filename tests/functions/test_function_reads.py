@@ -303,3 +303,14 @@ def test_a_refusal_that_the_function_catches_is_raised(function, nested):
             assert whole(mt.tensor(values)).tolist() == [3 * v for v in values]
     assert w.tolist() == [2.0 * nested] * 2
     assert mt.function(lambda a: a * 2, jit_compile=True)(mt.ones(2)).tolist() == [2, 2]
+
+
+def test_the_refusal_of_a_write_to_memory_of_two_dtypes():
+    w = mt.ones(3)
+    w.view(mt.uint8)
+    with pytest.raises(
+        mt.InvalidArgumentError, match=r"^add can.t be compiled: it writes to memory that is also seen as"
+    ):
+        mt.function(lambda x: x.add_(1), jit_compile=True)(w)
+    assert "also seen as another dtype" in str(mt.jit.explain(lambda: w.add_(1))())
+    assert w.tolist() == [2, 2, 2]

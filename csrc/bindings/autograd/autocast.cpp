@@ -69,6 +69,8 @@ PyObject* py_autocast_dtype(PyObject*, PyObject* number) {
 PyObject* py_enter_autocast(PyObject*, PyObject*) { return PyLong_FromLong(enter_autocast()); }
 PyObject* py_leave_autocast(PyObject*, PyObject*) { return PyLong_FromLong(leave_autocast()); }
 
+PyObject* py_autocast_nesting(PyObject*, PyObject*) { return PyLong_FromLong(autocast_nesting()); }
+
 PyObject* py_clear_autocast_cache(PyObject*, PyObject*) {
     clear_autocast_cache();
     Py_RETURN_NONE;
@@ -94,6 +96,7 @@ PyMethodDef autocast_functions[] = {
     {"autocast_dtype", method<py_autocast_dtype>(), METH_O, "The dtype of a number in a state."},
     {"enter_autocast", method<py_enter_autocast>(), METH_NOARGS, "Counts a context of autocast; how many there are."},
     {"leave_autocast", method<py_leave_autocast>(), METH_NOARGS, "Counts one that ends; how many are left."},
+    {"autocast_nesting", method<py_autocast_nesting>(), METH_NOARGS, "How many contexts of autocast there are."},
     {"clear_autocast_cache", method<py_clear_autocast_cache>(), METH_NOARGS, "Drops the casts that are kept."},
     {"set_autocast", method<py_set_autocast>(), METH_FASTCALL,
      "set_autocast(op, policy): what autocast does with operands, (on the CPU, on GPUs), each one of '', 'lower', "

@@ -296,6 +296,7 @@ PyObject* py_begin_transform(PyObject*, PyObject* tensors) {
         Py_RETURN_NONE;
     });
 }
+PyObject* py_transform_depth(PyObject*, PyObject*) { return PyLong_FromLong(transform_depth()); }
 PyObject* py_end_transform(PyObject*, PyObject*) {
     return guarded([&]() -> PyObject* {
         end_transform();
@@ -355,6 +356,7 @@ PyMethodDef autograd_functions[] = {
     {"begin_transform", method<py_begin_transform>(), METH_O,
      "begin_transform(tensors): a function is differentiated that may write to these and to what it makes."},
     {"end_transform", method<py_end_transform>(), METH_NOARGS, "Ends what begin_transform began."},
+    {"transform_depth", method<py_transform_depth>(), METH_NOARGS, "How many have begun on this thread."},
     {"as_result", method<py_as_result>(), METH_VARARGS,
      "as_result(tensor, index): within a backward, a saved result with its history."},
     {}};
@@ -363,8 +365,8 @@ PyMethodDef autograd_functions[] = {
 
 bool init_autograd(PyObject* module) {
     install_tape();
-    return init_grad_node(module) && init_grad_mode(module) && init_autocast(module) && init_custom_function(module) &&
-           PyModule_AddFunctions(module, autograd_functions) == 0;
+    return init_grad_node(module) && init_grad_mode(module) && init_context(module) && init_autocast(module) &&
+           init_custom_function(module) && PyModule_AddFunctions(module, autograd_functions) == 0;
 }
 
 }  // namespace mt::py
