@@ -156,9 +156,9 @@ _logit = unary("_logit", "log(x / (1 - x)) of each element.", lambda g, _out, x:
 def _logaddexp_vjp(exp: Callable[[Any], Any]) -> Callable[..., Any]:
     def vjp(g: Any, out: Any, x: Any, y: Any) -> Any:
         def share(z: Any, other: Any) -> Any:
-            # Where the result is -inf so are both: each has no share in it. Infinity has all of it.
-            share = where(out == math.inf, 1 / (1 + exp(other - z)), exp(z - out))
-            return g * where(out == -math.inf, 0.0, share)
+            # Of the difference, which is exact where exp(z - out) has lost it: out is rounded. Where the result is -inf
+            # so are both, and each has no share in it.
+            return g * where(out == -math.inf, 0.0, 1 / (1 + exp(other - z)))
 
         return lambda: share(x, y), lambda: share(y, x)
 

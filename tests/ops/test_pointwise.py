@@ -222,3 +222,28 @@ def test_mvlgamma_and_polygamma_as_methods():
     assert x.polygamma(1).item() == mt.polygamma(1, x).item()
     with pytest.raises(RuntimeError, match="p has to be greater"):
         mt.mvlgamma(x, 0)
+
+
+@pytest.mark.parametrize("dtype", [mt.float16, mt.float32, mt.float64], ids=str)
+def test_log_of_the_logistic_function_at_its_ends(dtype):
+    x = mt.tensor([np.inf, -np.inf, np.nan, 0.0, -0.0], dtype=dtype)
+    out = mt.nn.functional.logsigmoid(x).tolist()
+    assert out[:2] == [0, -np.inf]
+    assert np.isnan(out[2])
+    assert out[3] == out[4] == mt.tensor(-np.log(2), dtype=dtype).item()
+    one = mt.tensor([np.inf], dtype=dtype)
+    loss = mt.nn.functional.binary_cross_entropy_with_logits(one, mt.tensor([0.5], dtype=dtype))
+    assert loss.item() == np.inf
+
+
+@pytest.mark.parametrize("function", [mt.logaddexp, mt.logaddexp2])
+def test_shares_of_large_numbers_in_the_logarithm_of_a_sum(function):
+    # The result is rounded to x: its difference from x says nothing.
+    for size in (1e6, 1e8, 1e30, -1e30):
+        x, y = (mt.tensor([size, size], requires_grad=True) for _ in range(2))
+        function(x, y).sum().backward()
+        assert x.grad.tolist() == y.grad.tolist() == [0.5, 0.5]
+    x, y = (mt.tensor([at, 2.0, -np.inf], requires_grad=True) for at in (np.inf, -np.inf))
+    function(x, y).sum().backward()
+    assert x.grad.tolist() == [1, 0.5, 0]
+    assert y.grad.tolist() == [0, 0.5, 0]

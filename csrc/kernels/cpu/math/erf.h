@@ -78,7 +78,7 @@ template <class T> static inline T mish(T x) { return x * tanh<T>(log1p<T>(exp<T
 
 // log(1 / (1 + e^-x))
 template <class T> static inline T log_sigmoid(T x) {
-    return detail::select(x < T(0), x, x - x) - log1p<T>(exp<T>(-detail::abs(x)));
+    return detail::select(x > T(0), T(0), x) - log1p<T>(exp<T>(-detail::abs(x)));
 }
 
 // log(1 + e^(beta x)) / beta; x itself where that is no different.

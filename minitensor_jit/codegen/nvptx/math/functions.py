@@ -292,7 +292,7 @@ def _mish(x: X) -> X:
 
 
 def _log_sigmoid(x: X) -> X:
-    return select(x < 0.0, x, x - x) - (-x.abs()).then(exp).then(log1p)
+    return select(x > 0.0, 0.0, x) - (-x.abs()).then(exp).then(log1p)
 
 
 def _softplus(x: X, beta: X, threshold: X) -> X:
