@@ -20,7 +20,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import benchmarks
+from benchmarks import cases
 
 OURS = "minitensor"
 
@@ -164,9 +164,8 @@ def case(title: str, *goals: Goal, device: str = "cpu") -> Callable[[type], type
 
 def load_cases() -> dict[str, Case]:
     """Import the modules with cases and return all cases by name."""
-    for module in pkgutil.iter_modules(benchmarks.__path__):
-        if module.name.startswith("cases_"):
-            importlib.import_module(f"benchmarks.{module.name}")
+    for module in pkgutil.iter_modules(cases.__path__):
+        importlib.import_module(f"benchmarks.cases.{module.name}")
     return CASES
 
 

@@ -27,8 +27,7 @@ if _os.path.dirname(_C.__file__) != _os.path.dirname(__file__):
 
     raise _missing_extension()
 
-from minitensor import _hooks, autograd, random, return_types
-from minitensor import _tensor as _tensor_methods
+from minitensor import autograd, random, return_types
 from minitensor._C import (
     OutOfMemoryError,
     Size,
@@ -93,9 +92,10 @@ from minitensor._C import (
     uint32,
     uint64,
 )
-from minitensor._foreach import *  # noqa: F403
-from minitensor._functions import *  # noqa: F403
-from minitensor._functions import OF_NN as _OF_NN
+from minitensor._functions.foreach import *  # noqa: F403
+from minitensor._functions.offered import *  # noqa: F403
+from minitensor._functions.offered import OF_NN as _OF_NN
+from minitensor._jit import hooks
 from minitensor.autograd import enable_grad, inference_mode, no_grad, set_grad_enabled
 from minitensor.composite.layout import (
     channels_last,
@@ -209,7 +209,7 @@ def __getattr__(name: str) -> _Any:
         found = globals()[name] = getattr(importlib.import_module(_LAZY_NAMES[name]), name)
         return found
     if name in _OF_NN:
-        found = globals()[name] = getattr(importlib.import_module("minitensor._functions_of_nn"), name)
+        found = globals()[name] = getattr(importlib.import_module("minitensor._functions.offered_of_nn"), name)
         return found
     where = "docs/coverage.md and docs/names.md say what of PyTorch is here"
     raise AttributeError(f"module 'minitensor' has no attribute '{name}' ({where})", name=name)
@@ -219,4 +219,4 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *_LAZY_NAMES, *_LAZY_MODULES, *_OF_NN, "jit"})
 
 
-_hooks.start_from_environment()
+hooks.start_from_environment()

@@ -58,7 +58,7 @@ from minitensor._C import uint16 as uint16
 from minitensor._C import uint32 as uint32
 from minitensor._C import uint64 as uint64
 from minitensor._config import show_config as show_config
-from minitensor._tensor_str import set_printoptions as set_printoptions
+from minitensor._tensor.printing import set_printoptions as set_printoptions
 from minitensor._vmap import vmap as vmap
 from minitensor.autograd import enable_grad as enable_grad
 from minitensor.autograd import inference_mode as inference_mode

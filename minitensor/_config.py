@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TextIO
 
-from minitensor import _C, _hooks
+from minitensor import _C
+from minitensor._jit import hooks
 
 __all__ = ["show_config"]
 
@@ -27,14 +28,14 @@ def show_config(file: TextIO | None = None) -> None:
         "minitensor": _C.version,
         "Python": f"{platform.python_implementation()} {platform.python_version()}",
         "platform": platform.platform(),
-        "NumPy": _hooks.installed_version("numpy"),
+        "NumPy": hooks.installed_version("numpy"),
         "compiler": f"{build['compiler']}, C++{build['cplusplus'] // 100 % 100}",
         "build": ", ".join([mode, *checks]),
         "instruction set": f"{build['isa']}{best}; built: {', '.join(build['built_isas'])}",
         "threads": str(_C.get_num_threads()),
         "default dtype": str(_C.get_default_dtype()),
         "memory": f"{allocator['allocated_bytes']} bytes in use, {allocator['reserved_bytes']} reserved",
-        **_hooks.compiler_config(),
+        **hooks.compiler_config(),
     }
     width = max(map(len, rows)) + 2
     out = sys.stdout if file is None else file

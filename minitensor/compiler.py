@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, overload
 
 from minitensor import _C, nn
-from minitensor._functions import as_tensor
+from minitensor._functions.offered import as_tensor
 from minitensor.autograd.grad_mode import Decorating
 
 __all__ = [

@@ -22,8 +22,8 @@ from typing import Any
 
 import minitensor
 from minitensor import _C
-from minitensor._functions import add
-from minitensor._torch_function import NOT_OVERRIDDEN, bare_functions
+from minitensor._functions.offered import add
+from minitensor._functions.torch_function import NOT_OVERRIDDEN, bare_functions
 
 __all__ = [
     "TorchFunctionMode", "enable_reentrant_dispatch", "get_default_nowrap_functions", "get_ignored_functions",

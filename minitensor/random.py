@@ -14,7 +14,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from minitensor import _C, _hooks
+from minitensor import _C
+from minitensor._jit import hooks
 
 __all__ = [
     "Generator",
@@ -45,7 +46,7 @@ class Generator(_C._Generator):
         if made.device.type not in ("cpu", "jit_cpu", "cuda"):
             raise RuntimeError(f"there is no generator for device '{made.device}'; the CPU's is 'cpu'")
         if made.device.type == "cuda":
-            context = _hooks.cuda_module("context")
+            context = hooks.cuda_module("context")
             index = context.current_device() if made.device.index is None else made.device.index
             context.require(index)
             made.device = _C.device("cuda", index)

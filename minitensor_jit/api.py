@@ -13,7 +13,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import minitensor
-from minitensor import _C, _forks, _programs
+from minitensor import _C, _forks
+from minitensor._jit import programs
 from minitensor.ops import ROWS
 from minitensor_jit.cache.disk_cache import all_caches
 from minitensor_jit.cache.disk_folder import private_folder
@@ -70,9 +71,9 @@ def _bits_of(options: JitOptions) -> int:
     looked_at |= bool(o.always_defer_compilation or o.hlo_profile or o.verify or o.clustering_debug)
     looked_at |= o.dump_to is not None or o.generate_hlo_graph is not None or o.clustering_fuel is not None
     by_policy = o.measure_clusters and not looked_at and not o.tolerance
-    level = _programs.CAREFUL if o.auto_jit == 1 else 0
+    level = programs.CAREFUL if o.auto_jit == 1 else 0
     at_once = looked_at or not o.enable_lazy_compilation
-    return at_once | (_programs.BY_POLICY if by_policy else 0) | level
+    return at_once | (programs.BY_POLICY if by_policy else 0) | level
 
 
 def _number_of(wanted: JitOptions) -> int:
@@ -417,8 +418,8 @@ def start_from_environment() -> None:
     current_compiler()
     if _default_options.auto_jit:
         # What is looked at is compiled here.
-        kept = _C.options_id() & 7 in (_programs.BY_POLICY, _programs.BY_POLICY | _programs.CAREFUL)
-        _programs.begin(_C.options_id(), _default_options.persistent_cache_directory if kept else None)
+        kept = _C.options_id() & 7 in (programs.BY_POLICY, programs.BY_POLICY | programs.CAREFUL)
+        programs.begin(_C.options_id(), _default_options.persistent_cache_directory if kept else None)
 
 
 def _keep_programs() -> None:
@@ -427,7 +428,7 @@ def _keep_programs() -> None:
     o = _default_options
     if not o.auto_jit or not o.program_cache or o.persistent_cache_directory is not None:
         return
-    folder = _programs.default_folder()
+    folder = programs.default_folder()
     if folder is None:
         return
     try:
@@ -440,7 +441,7 @@ def _keep_programs() -> None:
 def _join_program() -> None:
     """Take over the options of a program that began before this module was imported."""
     global _default_options
-    program = _programs.begun
+    program = programs.begun
     if program is None:
         return
     _default_options = read_environment()

@@ -10,7 +10,7 @@ from typing import Any
 
 from minitensor import _C, cuda
 from minitensor._C import Tensor, float16, float32, int32
-from minitensor._functions import full, isfinite, stack, where, zeros_like
+from minitensor._functions.offered import full, isfinite, stack, where, zeros_like
 from minitensor._warning import users_level
 from minitensor.autograd import no_grad
 

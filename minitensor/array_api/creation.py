@@ -5,8 +5,9 @@ from __future__ import annotations
 import builtins
 from typing import Any
 
-from minitensor import _C, _functions
-from minitensor._functions import as_tensor, tensor
+from minitensor import _C
+from minitensor._functions import offered
+from minitensor._functions.offered import as_tensor, tensor
 
 __all__ = [
     "arange", "asarray", "empty", "empty_like", "eye", "from_dlpack", "full", "full_like", "linspace", "meshgrid",
@@ -50,7 +51,7 @@ def arange(
     if (step > 0 and start >= stop) or (step < 0 and start <= stop):
         whole = all(isinstance(v, int) for v in (start, stop, step))
         return empty(0, dtype=dtype or (_C.int64 if whole else None), device=device)
-    return _functions.arange(start, stop, step, dtype=dtype, device=device)
+    return offered.arange(start, stop, step, dtype=dtype, device=device)
 
 
 def linspace(
@@ -62,59 +63,59 @@ def linspace(
             linspace(a, b, num, endpoint=endpoint, device=device)
             for a, b in ((complex(start).real, complex(stop).real), (complex(start).imag, complex(stop).imag))
         ]
-        made = _functions.complex(*parts)
+        made = offered.complex(*parts)
         return made if dtype is None else made.to(dtype)
     count = num if endpoint else num + 1
     target = _C.get_default_dtype() if dtype is None else dtype
     # In double precision, so that the ends are exact whatever the type.
-    wide = _functions.linspace(start, stop, count, dtype=_C.float64, device=device)
+    wide = offered.linspace(start, stop, count, dtype=_C.float64, device=device)
     return (wide if endpoint else wide[:num]).to(target)
 
 
 def empty(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
     """An array whose elements are not set."""
-    return _functions.empty(_shape(shape), dtype=dtype, device=device)
+    return offered.empty(_shape(shape), dtype=dtype, device=device)
 
 
 def empty_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> Any:
     """An array of x's shape and type whose elements are not set."""
-    return _functions.empty_like(x, dtype=dtype, device=device)
+    return offered.empty_like(x, dtype=dtype, device=device)
 
 
 def zeros(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
     """An array of zeros."""
-    return _functions.zeros(_shape(shape), dtype=dtype, device=device)
+    return offered.zeros(_shape(shape), dtype=dtype, device=device)
 
 
 def zeros_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> Any:
     """An array of zeros of x's shape and type."""
-    return _functions.zeros_like(x, dtype=dtype, device=device)
+    return offered.zeros_like(x, dtype=dtype, device=device)
 
 
 def ones(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
     """An array of ones."""
-    return _functions.ones(_shape(shape), dtype=dtype, device=device)
+    return offered.ones(_shape(shape), dtype=dtype, device=device)
 
 
 def ones_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> Any:
     """An array of ones of x's shape and type."""
-    return _functions.ones_like(x, dtype=dtype, device=device)
+    return offered.ones_like(x, dtype=dtype, device=device)
 
 
 def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
     """An array of one value."""
-    return _functions.full(_shape(shape), fill_value, dtype=dtype, device=device)
+    return offered.full(_shape(shape), fill_value, dtype=dtype, device=device)
 
 
 def full_like(x: Any, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
     """An array of one value of x's shape and type."""
-    return _functions.full_like(x, fill_value, dtype=dtype, device=device)
+    return offered.full_like(x, fill_value, dtype=dtype, device=device)
 
 
 def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None, device: Any = None) -> Any:
     """Ones on the k-th diagonal, zeros elsewhere."""
     columns = n_rows if n_cols is None else n_cols
-    made = _functions.zeros((n_rows, columns), dtype=dtype, device=device)
+    made = offered.zeros((n_rows, columns), dtype=dtype, device=device)
     if -n_rows < k < columns:
         made.diagonal(k).fill_(1)
     return made
@@ -122,7 +123,7 @@ def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = N
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
     """An array on the memory of another library's."""
-    made = _functions.from_dlpack(x)
+    made = offered.from_dlpack(x)
     if device is not None:
         made = made.to(device)
     return made.clone() if copy else made
@@ -132,14 +133,14 @@ def meshgrid(*arrays: Any, indexing: str = "xy") -> list[Any]:
     """The coordinates of a grid."""
     if len(arrays) < 2:
         return [a.clone() for a in arrays]
-    return list(_functions.meshgrid(*arrays, indexing=indexing))
+    return list(offered.meshgrid(*arrays, indexing=indexing))
 
 
 def tril(x: Any, /, *, k: int = 0) -> Any:
     """The matrices with zeros above the k-th diagonal."""
-    return _functions.tril(x, k)
+    return offered.tril(x, k)
 
 
 def triu(x: Any, /, *, k: int = 0) -> Any:
     """The matrices with zeros below the k-th diagonal."""
-    return _functions.triu(x, k)
+    return offered.triu(x, k)

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from minitensor import _C, _functions
-from minitensor._functions import (
+from minitensor import _C
+from minitensor._functions import offered
+from minitensor._functions.offered import (
     broadcast_shapes,
     broadcast_to,
     copysign,
@@ -54,7 +55,7 @@ __all__ = [
 
 def _unary(name: str, own: str) -> Callable[..., Any]:
     def function(x: Any, /) -> Any:
-        return getattr(_functions, own)(x)
+        return getattr(offered, own)(x)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"`{own}` of each element."
@@ -63,7 +64,7 @@ def _unary(name: str, own: str) -> Callable[..., Any]:
 
 def _binary(name: str, own: str) -> Callable[..., Any]:
     def function(x1: Any, x2: Any, /) -> Any:
-        return getattr(_functions, own)(*_arrays(x1, x2))
+        return getattr(offered, own)(*_arrays(x1, x2))
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"`{own}` of each pair of elements, broadcast; one may be a Python number."
@@ -90,7 +91,7 @@ for _name, _own in _BINARY.items():
 
 def expm1(x: Any, /) -> Any:
     """exp(x) - 1, precise near zero."""
-    found = _functions.expm1(x)
+    found = offered.expm1(x)
     if not x.is_complex():
         return found
     # Where exp(x) is a zero or not finite nothing is lost, and its special cases are the C library's.
@@ -100,7 +101,7 @@ def expm1(x: Any, /) -> Any:
 def floor_divide(x1: Any, x2: Any, /) -> Any:
     """The quotient, rounded down; of an infinity, or by one, the quotient."""
     first, second = _arrays(x1, x2)
-    found = _functions.floor_divide(first, second)
+    found = offered.floor_divide(first, second)
     if not found.dtype.is_floating_point:
         return found
     infinite = isinf(first) & isfinite(second) & (second != 0) | isfinite(first) & isinf(second)
@@ -110,7 +111,7 @@ def floor_divide(x1: Any, x2: Any, /) -> Any:
 def remainder(x1: Any, x2: Any, /) -> Any:
     """What is left by `floor_divide`, with the divisor's sign, also where it is zero."""
     first, second = _arrays(x1, x2)
-    found = _functions.remainder(first, second)
+    found = offered.remainder(first, second)
     return where(found == 0, copysign(found, second), found) if found.dtype.is_floating_point else found
 
 
@@ -155,24 +156,24 @@ def imag(x: Any, /) -> Any:
 def round(x: Any, /) -> Any:
     """The nearest whole numbers, ties to even."""
     if x.is_complex():
-        return _functions.complex(_functions.round(x.real), _functions.round(x.imag))
-    return _functions.round(x)
+        return offered.complex(offered.round(x.real), offered.round(x.imag))
+    return offered.round(x)
 
 
 def sign(x: Any, /) -> Any:
     """-1, 0 or 1; of complex numbers x / |x|; NaN of NaN."""
     if x.is_complex():
-        size = _functions.abs(x)
+        size = offered.abs(x)
         return where(size == 0, zeros_like(x), x / size)
-    found = _functions.sign(x)
+    found = offered.sign(x)
     return where(isnan(x), x, found) if x.dtype.is_floating_point else found
 
 
 def tanh(x: Any, /) -> Any:
     """The hyperbolic tangents."""
-    found = _functions.tanh(x)
+    found = offered.tanh(x)
     if not x.is_complex():
         return found
     # The imaginary part at infinity is a zero with its operand's sign.
-    limit = _functions.complex(_functions.sign(x.real), copysign(zeros_like(x.imag), x.imag))
+    limit = offered.complex(offered.sign(x.real), copysign(zeros_like(x.imag), x.imag))
     return where(isinf(x.real) & isfinite(x.imag), limit, found)

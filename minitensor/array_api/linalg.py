@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from minitensor import _functions
 from minitensor import linalg as la
-from minitensor._functions import broadcast_tensors, movedim
+from minitensor._functions import offered
+from minitensor._functions.offered import broadcast_tensors, movedim
 from minitensor.array_api.dtypes import result_type
 from minitensor.array_api.manipulation import Axes, axes_of, matrix_transpose
 
@@ -25,12 +25,12 @@ def _promoted(x1: Any, x2: Any) -> tuple[Any, Any]:
 
 def matmul(x1: Any, x2: Any, /) -> Any:
     """The matrix product."""
-    return _functions.matmul(*_promoted(x1, x2))
+    return offered.matmul(*_promoted(x1, x2))
 
 
 def tensordot(x1: Any, x2: Any, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Any:
     """The sum of products over pairs of axes."""
-    return _functions.tensordot(*_promoted(x1, x2), axes)
+    return offered.tensordot(*_promoted(x1, x2), axes)
 
 
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
@@ -43,12 +43,12 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
         raise ValueError("the sizes of the contracted axis differ")
     first, second = broadcast_tensors(movedim(first, axis, -1), movedim(second, axis, -1))
     first = first.conj() if first.is_complex() else first
-    return _functions.matmul(first.unsqueeze(-2), second.unsqueeze(-1)).squeeze(-1).squeeze(-1)
+    return offered.matmul(first.unsqueeze(-2), second.unsqueeze(-1)).squeeze(-1).squeeze(-1)
 
 
 def outer(x1: Any, x2: Any, /) -> Any:
     """The products of every pair of elements of two vectors."""
-    return _functions.outer(*_promoted(x1, x2))
+    return offered.outer(*_promoted(x1, x2))
 
 
 def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
@@ -154,5 +154,5 @@ def vector_norm(x: Any, /, *, axis: Axes = None, keepdims: bool = False, ord: fl
     """A norm along axes, or of all elements."""
     dims = axes_of(axis, x.ndim)
     if not dims:  # of each element alone
-        return (x != 0).to(_functions.abs(x).dtype) if ord == 0 else _functions.abs(x)
+        return (x != 0).to(offered.abs(x).dtype) if ord == 0 else offered.abs(x)
     return la.vector_norm(x, ord, dims, keepdims)

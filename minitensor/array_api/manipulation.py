@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from minitensor import _C, _functions
-from minitensor._functions import (
+from minitensor import _C
+from minitensor._functions import offered
+from minitensor._functions.offered import (
     broadcast_shapes,
     broadcast_tensors,
     cat,
@@ -47,7 +48,7 @@ def broadcast_arrays(*arrays: Any) -> list[Any]:
 
 def broadcast_to(x: Any, /, shape: Sequence[int]) -> Any:
     """The array in a larger shape."""
-    return _functions.broadcast_to(x, tuple(shape))
+    return offered.broadcast_to(x, tuple(shape))
 
 
 def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Any:
@@ -61,7 +62,7 @@ def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Any:
 def stack(arrays: Sequence[Any], /, *, axis: int = 0) -> Any:
     """The arrays side by side along a new axis."""
     dtype = result_type(*arrays)
-    return _functions.stack([a.to(dtype) for a in arrays], axis)
+    return offered.stack([a.to(dtype) for a in arrays], axis)
 
 
 def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
@@ -87,12 +88,12 @@ def squeeze(x: Any, /, axis: int | Sequence[int]) -> Any:
     for d in dims:
         if x.shape[d] != 1:
             raise ValueError("cannot squeeze an axis whose size is not one")
-    return _functions.squeeze(x, dims) if dims else x
+    return offered.squeeze(x, dims) if dims else x
 
 
 def flip(x: Any, /, *, axis: Axes = None) -> Any:
     """The elements in reverse order along axes."""
-    return _functions.flip(x, axes_of(axis, x.ndim))
+    return offered.flip(x, axes_of(axis, x.ndim))
 
 
 def matrix_transpose(x: Any, /) -> Any:
@@ -128,17 +129,17 @@ def reshape(x: Any, /, shape: Sequence[int], *, copy: bool | None = None) -> Any
             return x.view(tuple(shape))
         except RuntimeError as error:
             raise ValueError(str(error)) from None
-    return _functions.reshape(x, tuple(shape))
+    return offered.reshape(x, tuple(shape))
 
 
 def roll(x: Any, /, shift: int | Sequence[int], *, axis: Axes = None) -> Any:
     """The elements moved along axes, those that leave come in at the other end."""
-    return _functions.roll(x, shift) if axis is None else _functions.roll(x, shift, axis)
+    return offered.roll(x, shift) if axis is None else offered.roll(x, shift, axis)
 
 
 def tile(x: Any, repetitions: Sequence[int], /) -> Any:
     """The array repeated as a whole."""
-    return _functions.tile(x, tuple(repetitions))
+    return offered.tile(x, tuple(repetitions))
 
 
 def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Any:
@@ -157,6 +158,6 @@ def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Any:
     """The elements along an axis that indices name, place by place."""
     at = axes_of(axis, x.ndim)[0]
     shape = list(broadcast_shapes(*(tuple(1 if d == at else n for d, n in enumerate(t.shape)) for t in (x, indices))))
-    x = _functions.broadcast_to(x, [x.shape[at] if d == at else n for d, n in enumerate(shape)])
-    indices = _functions.broadcast_to(indices, [indices.shape[at] if d == at else n for d, n in enumerate(shape)])
+    x = offered.broadcast_to(x, [x.shape[at] if d == at else n for d, n in enumerate(shape)])
+    indices = offered.broadcast_to(indices, [indices.shape[at] if d == at else n for d, n in enumerate(shape)])
     return gather(x, at, where(indices < 0, indices + x.shape[at], indices).to(_C.int64))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import builtins
 from typing import Any
 
-from minitensor import _C, _functions
-from minitensor._functions import amax, amin, cat, full, logical_xor, sqrt
+from minitensor import _C
+from minitensor._functions import offered
+from minitensor._functions.offered import amax, amin, cat, full, logical_xor, sqrt
 from minitensor.array_api.manipulation import Axes, axes_of
 
 __all__ = ["all", "any", "cumulative_prod", "cumulative_sum", "diff", "max", "mean", "min", "prod", "std", "sum", "var"]
@@ -24,7 +25,7 @@ def _total_dtype(x: Any, dtype: Any) -> Any:
 def sum(x: Any, /, *, axis: Axes = None, dtype: Any = None, keepdims: bool = False) -> Any:
     """The sum."""
     dims, to = axes_of(axis, x.ndim), _total_dtype(x, dtype)
-    return _functions.sum(x.to(to), dims, keepdim=keepdims, dtype=to) if dims else x.to(to)
+    return offered.sum(x.to(to), dims, keepdim=keepdims, dtype=to) if dims else x.to(to)
 
 
 def prod(x: Any, /, *, axis: Axes = None, dtype: Any = None, keepdims: bool = False) -> Any:
@@ -32,14 +33,14 @@ def prod(x: Any, /, *, axis: Axes = None, dtype: Any = None, keepdims: bool = Fa
     to = _total_dtype(x, dtype)
     found = x.to(to)
     for d in sorted(axes_of(axis, x.ndim), reverse=True):
-        found = _functions.prod(found, d, keepdim=keepdims, dtype=to)
+        found = offered.prod(found, d, keepdim=keepdims, dtype=to)
     return found
 
 
 def mean(x: Any, /, *, axis: Axes = None, keepdims: bool = False) -> Any:
     """The mean."""
     dims = axes_of(axis, x.ndim)
-    return _functions.mean(x, dims, keepdim=keepdims) if dims else x.clone()
+    return offered.mean(x, dims, keepdim=keepdims) if dims else x.clone()
 
 
 def var(x: Any, /, *, axis: Axes = None, correction: float = 0.0, keepdims: bool = False) -> Any:
@@ -47,7 +48,7 @@ def var(x: Any, /, *, axis: Axes = None, correction: float = 0.0, keepdims: bool
     dims = axes_of(axis, x.ndim)
     if not dims:  # each element by itself
         return (x - x) / builtins.max(1.0 - correction, 0.0)
-    return _functions.var(x, dims, correction=correction, keepdim=keepdims)
+    return offered.var(x, dims, correction=correction, keepdim=keepdims)
 
 
 def std(x: Any, /, *, axis: Axes = None, correction: float = 0.0, keepdims: bool = False) -> Any:
@@ -70,13 +71,13 @@ def min(x: Any, /, *, axis: Axes = None, keepdims: bool = False) -> Any:
 def all(x: Any, /, *, axis: Axes = None, keepdims: bool = False) -> Any:
     """Whether every element is true."""
     dims, found = axes_of(axis, x.ndim), x != 0
-    return _functions.all(found, dims, keepdim=keepdims) if dims else found
+    return offered.all(found, dims, keepdim=keepdims) if dims else found
 
 
 def any(x: Any, /, *, axis: Axes = None, keepdims: bool = False) -> Any:
     """Whether some element is true."""
     dims, found = axes_of(axis, x.ndim), x != 0
-    return _functions.any(found, dims, keepdim=keepdims) if dims else found
+    return offered.any(found, dims, keepdim=keepdims) if dims else found
 
 
 def _cumulative(name: str, start: int, x: Any, axis: int | None, dtype: Any, include_initial: bool) -> Any:
@@ -85,7 +86,7 @@ def _cumulative(name: str, start: int, x: Any, axis: int | None, dtype: Any, inc
             raise ValueError("axis must be given for an array of several dimensions")
         axis = 0
     d, to = axes_of(axis, x.ndim)[0] if x.ndim else 0, _total_dtype(x, dtype)
-    found = getattr(_functions, name)(x.to(to), d, dtype=to)
+    found = getattr(offered, name)(x.to(to), d, dtype=to)
     if not include_initial:
         return found
     shape = [1 if i == d else n for i, n in enumerate(x.shape)]

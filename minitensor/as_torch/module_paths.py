@@ -34,7 +34,7 @@ PATHS = {
     f"torch.{package}.{name}": f"minitensor.{ours}"
     for package, entries in _AT.items()
     for name, _, ours in (entry.partition("=") for entry in entries.split())
-} | {"torch.functional": "minitensor"}
+} | {"torch.functional": "minitensor", "torch._tensor_str": "minitensor._tensor.printing"}
 
 # Those that are there as soon as their packages are: an import would replace a function of the same name, or the
 # package is a single module here.

@@ -6,7 +6,7 @@ import warnings
 from typing import Any, NoReturn
 
 from minitensor import _C
-from minitensor._functions import empty
+from minitensor._functions.offered import empty
 
 __all__ = ["Variable", "variable"]
 

@@ -6,30 +6,26 @@ says under which names and in which forms a function is offered, as a row does f
 
 from minitensor.composite import (
     complex,
-    contraction,
     copies,
     creation,
     diagonals,
     differences,
     distance,
-    einsum,
     indexing,
     joining,
     layout,
-    linalg,
-    lowrank,
     metadata,
     order,
     padding,
     pointwise,
-    random,
-    random_in_place,
     reduction,
     shape,
     sparse,
     spectral,
     statistics,
 )
+from minitensor.composite.linalg import contraction, einsum, functions, lowrank
+from minitensor.composite.random import in_place, tensors
 from minitensor.composite.registry import COMPOSITES, Composite, composite
 
 # The areas are imported for what they enter in the table.

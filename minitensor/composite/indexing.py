@@ -431,7 +431,7 @@ def index_put(input: Any, indices: Sequence[Any], values: Any, accumulate: bool 
 @_method
 def index_put_(input: Any, indices: Sequence[Any], values: Any, accumulate: bool = False) -> Tensor:
     """`index_put` in place."""
-    from minitensor._indexing import put_at
+    from minitensor._tensor.indexing import put_at
 
     put_at(input, _key(input, indices), values, accumulate)
     return input

@@ -6,7 +6,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from minitensor import _C, _hooks
+from minitensor import _C
+from minitensor._jit import hooks
 from minitensor.composite.numbers import number
 from minitensor.composite.registry import composite
 from minitensor.creation import tensor
@@ -60,9 +61,9 @@ def pin_memory(input: Any, device: Any = None) -> Tensor:
         raise RuntimeError(f"cannot pin '{input.type()}' only dense CPU tensors can be pinned")
     if _C.is_pinned(input):
         return input
-    if not _hooks.cuda_module("driver").device_total():
+    if not hooks.cuda_module("driver").device_total():
         raise RuntimeError("Cannot access accelerator device when none is available.")
-    memory = _hooks.cuda_module("pinned").make_pinned(input.numel() * input.element_size())
+    memory = hooks.cuda_module("pinned").make_pinned(input.numel() * input.element_size())
     made = _C.over_storage(memory, input.dtype, 0, tuple(input.shape), None)
     return made.copy_(input.detach())
 
@@ -71,7 +72,7 @@ def pin_memory(input: Any, device: Any = None) -> Tensor:
 def record_stream(input: Any, stream: Any) -> None:
     """Keep the memory until a stream is done with it; nothing to do on the CPU."""
     if input.device.type == "cuda":
-        _hooks.cuda_module("start").runtime().record_stream(input, stream._queue)
+        hooks.cuda_module("start").runtime().record_stream(input, stream._queue)
 
 
 @composite(function=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from minitensor import _C
-from minitensor._return_types import named
+from minitensor._functions.named_results import named
 from minitensor.composite.dims import normal_dim
 from minitensor.composite.registry import autocast, composite, shortcut
 from minitensor.ops import ROWS

@@ -208,7 +208,7 @@ def frexp(input: Any) -> Any:
     """Mantissa and exponent: input = mantissa * 2^exponent, with the mantissa in [1/2, 1) and int32 exponents."""
     if _whole(input.dtype):
         raise RuntimeError("torch.frexp() only supports floating-point dtypes")
-    from minitensor._return_types import named
+    from minitensor._functions.named_results import named
 
     exponent = pointwise.exponent_of(input.detach()).to(_C.int32)
     return named("frexp", ("mantissa", "exponent"))(pointwise.mantissa_of(input), exponent)

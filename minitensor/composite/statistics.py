@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from minitensor import _C
-from minitensor._return_types import named
+from minitensor._functions.named_results import named
 from minitensor._warning import users_level
 from minitensor.composite.dims import normal_dim
 from minitensor.composite.numbers import number

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from minitensor._C import Tensor
-from minitensor._functions import cat
+from minitensor._functions.offered import cat
 from minitensor.distributed.exchange import number_of
 from minitensor.ops.collective import GROUPS
 from minitensor.ops.row import ROWS

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from minitensor import _C
-from minitensor._functions import cat
+from minitensor._functions.offered import cat
 from minitensor.autograd import no_grad
 from minitensor.distributed.collectives import broadcast
 from minitensor.distributed.exchange import number_of

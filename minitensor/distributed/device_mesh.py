@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from minitensor._C import Tensor, int32
-from minitensor._functions import arange, tensor
+from minitensor._functions.offered import arange, tensor
 from minitensor.distributed.process_group import ProcessGroup
 from minitensor.distributed.world import (
     GroupMember,

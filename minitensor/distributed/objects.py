@@ -5,9 +5,9 @@ from __future__ import annotations
 import pickle
 from typing import Any
 
-from minitensor import _functions
 from minitensor._C import int64, uint8
-from minitensor._functions import cat, empty, frombuffer, zeros
+from minitensor._functions import offered
+from minitensor._functions.offered import cat, empty, frombuffer, zeros
 from minitensor.distributed.collectives import all_gather, broadcast, gather, root_of, scatter
 from minitensor.distributed.messages import recv, send
 from minitensor.distributed.world import chosen, not_in_group
@@ -31,7 +31,7 @@ def _unpacked(tensor: Any) -> Any:
 
 
 def _sizes(size: int, group: Any) -> list[int]:
-    own = _functions.tensor([size], dtype=int64)
+    own = offered.tensor([size], dtype=int64)
     found = [empty(1, dtype=int64) for _ in range(chosen(group).size())]
     all_gather(found, own, group)
     return [int(one.item()) for one in found]
@@ -95,7 +95,7 @@ def broadcast_object_list(
     root = root_of(given, src, group_src, default=0)
     if given.rank() == root:
         data = [_packed(one) for one in object_list]
-        sizes = _functions.tensor([one.numel() for one in data], dtype=int64)
+        sizes = offered.tensor([one.numel() for one in data], dtype=int64)
     else:
         data, sizes = [], empty(len(object_list), dtype=int64)
     broadcast(sizes, group=given, group_src=root)
@@ -132,9 +132,9 @@ def scatter_object_list(
         if scatter_object_input_list is None or len(scatter_object_input_list) != given.size():
             raise ValueError(f"scatter_object_input_list: expected an object for each of {given.size()} ranks")
         packed = [_packed(one) for one in scatter_object_input_list]
-        scatter(size, [_functions.tensor([one.numel()]) for one in packed], group=given, group_src=root)
+        scatter(size, [offered.tensor([one.numel()]) for one in packed], group=given, group_src=root)
         most = max(one.numel() for one in packed)
-        broadcast(_functions.tensor([most]), group=given, group_src=root)
+        broadcast(offered.tensor([most]), group=given, group_src=root)
         data = empty(most, dtype=uint8)
         padded = [cat([one, zeros(most - one.numel(), dtype=uint8)]) for one in packed]
         scatter(data, padded, group=given, group_src=root)
@@ -153,7 +153,7 @@ def send_object_list(
     if not_in_group(group, "send_object_list"):
         return
     data = [_packed(one) for one in object_list]
-    send(_functions.tensor([one.numel() for one in data], dtype=int64), dst, group, group_dst=group_dst)
+    send(offered.tensor([one.numel() for one in data], dtype=int64), dst, group, group_dst=group_dst)
     send(cat(data) if data else empty(0, dtype=uint8), dst, group, group_dst=group_dst)
 
 

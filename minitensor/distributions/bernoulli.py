@@ -10,7 +10,7 @@ import math
 from typing import Any, ClassVar
 
 from minitensor import special
-from minitensor._functions import arange, bernoulli, exp, log1p, rand, sqrt, where, zeros_like
+from minitensor._functions.offered import arange, bernoulli, exp, log1p, rand, sqrt, where, zeros_like
 from minitensor.autograd import no_grad
 from minitensor.distributions import constraints
 from minitensor.distributions.distribution import Distribution, ExponentialFamily

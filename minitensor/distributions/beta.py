@@ -13,8 +13,19 @@ from typing import Any, ClassVar
 
 from minitensor import special
 from minitensor._C import Size
-from minitensor._functions import arange, digamma, lgamma, log, ones_like, stack, tensor, where, xlogy, zeros_like
-from minitensor.composite.random import sample_dirichlet
+from minitensor._functions.offered import (
+    arange,
+    digamma,
+    lgamma,
+    log,
+    ones_like,
+    stack,
+    tensor,
+    where,
+    xlogy,
+    zeros_like,
+)
+from minitensor.composite.random.tensors import sample_dirichlet
 from minitensor.distributions import constraints
 from minitensor.distributions.compound import TransformedDistribution
 from minitensor.distributions.distribution import ExponentialFamily

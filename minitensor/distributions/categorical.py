@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from minitensor import nn
 from minitensor._C import Size, int64
-from minitensor._functions import broadcast_shapes, empty, eye, full, multinomial
+from minitensor._functions.offered import broadcast_shapes, empty, eye, full, multinomial
 from minitensor.autograd import no_grad
 from minitensor.distributions import constraints
 from minitensor.distributions.bernoulli import _numbered

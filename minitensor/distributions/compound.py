@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from minitensor._C import Size
-from minitensor._functions import gather, log_softmax, logsumexp
+from minitensor._functions.offered import gather, log_softmax, logsumexp
 from minitensor.autograd import no_grad
 from minitensor.distributions import constraints
 from minitensor.distributions.distribution import Distribution

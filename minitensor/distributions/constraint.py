@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from minitensor._functions import cat, stack
+from minitensor._functions.offered import cat, stack
 
 __all__ = ["Constraint", "MixtureSameFamilyConstraint", "is_dependent"]
 

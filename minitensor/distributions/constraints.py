@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from minitensor import _C, linalg
-from minitensor._functions import full, isclose
+from minitensor._functions.offered import full, isclose
 from minitensor.distributions.constraint import (
     Constraint,
     MixtureSameFamilyConstraint,

@@ -10,7 +10,19 @@ import math
 from typing import Any, ClassVar
 
 from minitensor._C import Size
-from minitensor._functions import binomial, exp, lgamma, log, ones_like, poisson, sigmoid, tensor, where, xlogy, zeros
+from minitensor._functions.offered import (
+    binomial,
+    exp,
+    lgamma,
+    log,
+    ones_like,
+    poisson,
+    sigmoid,
+    tensor,
+    where,
+    xlogy,
+    zeros,
+)
 from minitensor.autograd import no_grad
 from minitensor.distributions import constraints
 from minitensor.distributions.bernoulli import _numbered, log_failure

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from minitensor import autograd
 from minitensor._C import Size, Tensor
-from minitensor._functions import exp
+from minitensor._functions.offered import exp
 from minitensor.autograd import enable_grad, no_grad
 from minitensor.distributions import constraints
 from minitensor.distributions.parameters import lazy_property, sum_rightmost

@@ -9,8 +9,8 @@ import math
 from typing import Any, ClassVar
 
 from minitensor import special
-from minitensor._functions import as_tensor, digamma, lgamma, log, log1p, rsqrt, tensor, where, xlogy
-from minitensor.composite.random import standard_gamma
+from minitensor._functions.offered import as_tensor, digamma, lgamma, log, log1p, rsqrt, tensor, where, xlogy
+from minitensor.composite.random.tensors import standard_gamma
 from minitensor.distributions import constraints
 from minitensor.distributions.compound import TransformedDistribution
 from minitensor.distributions.distribution import Distribution, ExponentialFamily

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
-from minitensor._functions import as_tensor, full_like, where, zeros_like
+from minitensor._functions.offered import as_tensor, full_like, where, zeros_like
 from minitensor.distributions import constraints
 from minitensor.distributions.compound import TransformedDistribution
 from minitensor.distributions.normal import Normal

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from minitensor import linalg
 from minitensor._C import Size
-from minitensor._functions import (
+from minitensor._functions.offered import (
     arange,
     as_tensor,
     broadcast_shapes,

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from minitensor import linalg
 from minitensor._C import Size
-from minitensor._functions import broadcast_shapes, cholesky_inverse, diag_embed, eye, flip
+from minitensor._functions.offered import broadcast_shapes, cholesky_inverse, diag_embed, eye, flip
 from minitensor.distributions import constraints
 from minitensor.distributions.distribution import Distribution
 from minitensor.distributions.parameters import lazy_property, standard_normal

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
-from minitensor._functions import erf, erfinv, log
+from minitensor._functions.offered import erf, erfinv, log
 from minitensor.distributions import constraints
 from minitensor.distributions.compound import TransformedDistribution
 from minitensor.distributions.distribution import ExponentialFamily

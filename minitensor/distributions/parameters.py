@@ -8,7 +8,7 @@ from typing import Any
 
 from minitensor import dtypes
 from minitensor._C import Tensor, get_default_dtype
-from minitensor._functions import (
+from minitensor._functions.offered import (
     broadcast_tensors,
     log,
     log1p,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from minitensor._C import Size
-from minitensor._functions import as_tensor, full_like, lgamma, rand
+from minitensor._functions.offered import as_tensor, full_like, lgamma, rand
 from minitensor.distributions import constraints
 from minitensor.distributions.categorical import Categorical
 from minitensor.distributions.compound import TransformedDistribution

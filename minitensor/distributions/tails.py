@@ -9,7 +9,20 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
-from minitensor._functions import atan, empty, exp, expm1, full_like, isclose, log, log1p, rand, tan, where, zeros_like
+from minitensor._functions.offered import (
+    atan,
+    empty,
+    exp,
+    expm1,
+    full_like,
+    isclose,
+    log,
+    log1p,
+    rand,
+    tan,
+    where,
+    zeros_like,
+)
 from minitensor.distributions import constraints
 from minitensor.distributions.compound import TransformedDistribution
 from minitensor.distributions.distribution import Distribution

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from minitensor import special
 from minitensor._C import float64
-from minitensor._functions import arange, cos, empty_like, rand, where
+from minitensor._functions.offered import arange, cos, empty_like, rand, where
 from minitensor.autograd import no_grad
 from minitensor.distributions import constraints
 from minitensor.distributions.distribution import Distribution

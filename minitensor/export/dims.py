@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from minitensor._C import Tensor
-from minitensor._functions import arange
+from minitensor._functions.offered import arange
 from minitensor.autograd import no_grad
 from minitensor.export.errors import UserError
 from minitensor.utils import _pytree

@@ -9,7 +9,7 @@ from typing import Any
 import minitensor
 from minitensor import _C, overrides
 from minitensor._C import Tensor, device, dtype
-from minitensor._functions import add
+from minitensor._functions.offered import add
 from minitensor.autograd import set_grad_enabled
 from minitensor.composite.layout import layout, memory_format
 from minitensor.export.sizes import guard

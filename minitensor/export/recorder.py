@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from minitensor._C import Tensor, is_grad_enabled
-from minitensor._functions import empty
+from minitensor._functions.offered import empty
 from minitensor.amp.state import is_autocast_enabled
 from minitensor.autograd import set_grad_enabled
 from minitensor.export.errors import UserError

@@ -9,7 +9,7 @@ from typing import Any
 
 from minitensor import compiler
 from minitensor._C import Tensor
-from minitensor._functions import set_rng_state
+from minitensor._functions.offered import set_rng_state
 from minitensor.autograd import no_grad
 from minitensor.export.dims import Dim, resized, specs_of
 from minitensor.export.errors import UserError

@@ -7,7 +7,7 @@ from typing import Any
 
 from minitensor import _C
 from minitensor._C import Tensor, uint8
-from minitensor._functions import empty, frombuffer
+from minitensor._functions.offered import empty, frombuffer
 from minitensor.serialization.safetensors import _NAMES
 
 __all__ = ["pack", "unpack"]

@@ -9,7 +9,7 @@ import numpy as np
 
 from minitensor import _C
 from minitensor._C import Tensor
-from minitensor._functions import broadcast_shapes, empty, from_numpy, result_type, tensor
+from minitensor._functions.offered import broadcast_shapes, empty, from_numpy, result_type, tensor
 from minitensor.ops import row
 
 __all__ = ["has_shape_rule", "op"]

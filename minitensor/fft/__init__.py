@@ -4,7 +4,7 @@
 inverse is divided by n; the default), "ortho" (both by its square root) or "forward" (only the forward transform).
 """
 
-from minitensor._checked import checked_functions
+from minitensor._functions.checked import checked_functions
 from minitensor.fft.frequencies import fftfreq, fftshift, ifftshift, rfftfreq
 from minitensor.fft.transforms import (
     fft,

@@ -8,7 +8,7 @@ from math import prod
 from typing import Any
 
 from minitensor._C import Tensor
-from minitensor._functions import stack
+from minitensor._functions.offered import stack
 
 __all__ = ["rearrange"]
 

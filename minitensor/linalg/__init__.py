@@ -3,7 +3,7 @@
 Matrices are the last two dimensions; leading ones are batches. float32, float64, complex64 and complex128 are taken.
 """
 
-from minitensor._checked import checked_functions
+from minitensor._functions.checked import checked_functions
 from minitensor.linalg.checks import LinAlgError
 from minitensor.linalg.decompositions import (
     cholesky,

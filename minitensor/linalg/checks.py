@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from minitensor import _C
-from minitensor._return_types import named
+from minitensor._functions.named_results import named
 from minitensor.composite.registry import composite
 from minitensor.ops.linalg import LinAlgError
 

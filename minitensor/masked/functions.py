@@ -9,9 +9,10 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from minitensor import _C, _functions, linalg
+from minitensor import _C, linalg
 from minitensor._C import get_default_dtype, int8, int16, int32, int64, uint8
-from minitensor._functions import full, ones_like, where
+from minitensor._functions import offered
+from minitensor._functions.offered import full, ones_like, where
 from minitensor.dtypes import iinfo
 
 __all__ = [
@@ -157,7 +158,7 @@ def logaddexp(input: Any, other: Any, *, dtype: Any = None, input_mask: Any = No
     other, other_mask = _given("logaddexp", other, other_mask)
     if dtype is not None:
         input, other = input.to(dtype), other.to(dtype)
-    return _functions.logaddexp(_filled(input, input_mask, -math.inf), _filled(other, other_mask, -math.inf))
+    return offered.logaddexp(_filled(input, input_mask, -math.inf), _filled(other, other_mask, -math.inf))
 
 
 def norm(

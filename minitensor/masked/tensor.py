@@ -6,7 +6,7 @@ from typing import Any
 
 from minitensor import _C
 from minitensor._C import Tensor, uint8
-from minitensor._functions import equal, ones_like, tensor, where
+from minitensor._functions.offered import equal, ones_like, tensor, where
 from minitensor.masked import functions
 
 __all__ = ["MaskedTensor", "as_masked_tensor", "is_masked_tensor", "masked_tensor"]

@@ -18,7 +18,7 @@ from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 from minitensor._C import Tensor, uint8
-from minitensor._functions import empty, frombuffer
+from minitensor._functions.offered import empty, frombuffer
 
 _HEAD = struct.Struct("<QQ")  # the length of the pickle, the number of buffers
 _SIZE = struct.Struct("<Q")

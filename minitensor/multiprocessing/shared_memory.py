@@ -14,7 +14,7 @@ from typing import Any
 
 from minitensor import _C
 from minitensor._C import Tensor, uint8
-from minitensor._functions import frombuffer
+from minitensor._functions.offered import frombuffer
 from minitensor.autograd import inference_mode
 
 

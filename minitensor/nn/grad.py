@@ -7,7 +7,7 @@ from typing import Any
 
 from minitensor import _C, autograd
 from minitensor._C import Tensor
-from minitensor._functions import zeros
+from minitensor._functions.offered import zeros
 from minitensor.autograd import enable_grad
 from minitensor.nn import functional as F
 

@@ -7,13 +7,14 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from minitensor import _C, _functions, linalg
+from minitensor import _C, linalg
 from minitensor._C import Tensor
-from minitensor._checked import checked_functions
-from minitensor._functions import diagonal, empty, empty_like, ones, randperm, where
+from minitensor._functions import offered
+from minitensor._functions.checked import checked_functions
+from minitensor._functions.offered import diagonal, empty, empty_like, ones, randperm, where
 from minitensor._warning import users_level
 from minitensor.autograd import no_grad
-from minitensor.composite.random_torch import as_torch
+from minitensor.composite.random.torch_numbers import as_torch
 
 __all__ = [
     "calculate_gain",
@@ -106,7 +107,7 @@ def _rejected(tensor: Tensor, mean: float, std: float, a: float, b: float, insid
     accepted as often as the density says.
     """
     if inside > 0.3:
-        low, high = (float(_functions.tensor(bound, dtype=tensor.dtype)) for bound in (a, b))
+        low, high = (float(offered.tensor(bound, dtype=tensor.dtype)) for bound in (a, b))
         tensor.normal_(mean, std, generator=generator)
         while bool((outside := (tensor < low) | (tensor > high)).any()):
             tensor.copy_(where(outside, empty_like(tensor).normal_(mean, std, generator=generator), tensor))
@@ -144,7 +145,7 @@ def eye_(tensor: Tensor) -> Tensor:
     if tensor.dim() != 2:
         raise ValueError("Only tensors with 2 dimensions are supported")
     with no_grad():
-        return tensor.copy_(_functions.eye(*tensor.shape, dtype=tensor.dtype, device=tensor.device))
+        return tensor.copy_(offered.eye(*tensor.shape, dtype=tensor.dtype, device=tensor.device))
 
 
 def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:

@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 
 from minitensor import _C
 from minitensor._C import Tensor
-from minitensor._copying import deepcopy_parameter
-from minitensor._functions import empty
+from minitensor._functions.offered import empty
+from minitensor._tensor.copying import deepcopy_parameter
 
 __all__ = [
     "Buffer",

@@ -11,7 +11,7 @@ from typing import Any
 
 from minitensor import _C
 from minitensor._lazy import LazyModule
-from minitensor.ops import library_shapes as shapes
+from minitensor.ops.library import shapes
 from minitensor.ops.row import ROWS, opaque
 
 np: Any = LazyModule("numpy")

@@ -15,10 +15,9 @@ from typing import Any, Literal
 
 from minitensor import _C
 from minitensor._lazy import LazyModule
-from minitensor.ops import lapack
-from minitensor.ops import library_shapes as shapes
-from minitensor.ops.interruptible import interruptible
-from minitensor.ops.library_threads import for_matrices
+from minitensor.ops.library import lapack, shapes
+from minitensor.ops.library.interruptible import interruptible
+from minitensor.ops.library.threads import for_matrices
 from minitensor.ops.row import ROWS, opaque, underived
 
 np: Any = LazyModule("numpy")

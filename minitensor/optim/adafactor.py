@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from minitensor import _C
 from minitensor._C import Tensor
-from minitensor._functions import lerp, norm, where, zeros_like
+from minitensor._functions.offered import lerp, norm, where, zeros_like
 from minitensor.dtypes import finfo
 from minitensor.optim import lists
 from minitensor.optim.list_optimizer import ListOptimizer, check_number, check_rate, kept, option

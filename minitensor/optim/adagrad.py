@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from minitensor._C import Tensor
-from minitensor._functions import full_like
+from minitensor._functions.offered import full_like
 from minitensor.optim import lists
 from minitensor.optim.list_optimizer import (
     ListOptimizer,

@@ -7,7 +7,7 @@ from typing import Any
 
 from minitensor import _C
 from minitensor._C import Tensor
-from minitensor._functions import zeros_like
+from minitensor._functions.offered import zeros_like
 from minitensor.optim import lists
 from minitensor.optim.list_optimizer import ListOptimizer, check_number, check_rate, descent, kept, option
 from minitensor.optim.optimizer import ParamsT

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from minitensor import _C
 from minitensor._C import Tensor, float32, float64, get_default_dtype
-from minitensor._functions import tensor
+from minitensor._functions.offered import tensor
 from minitensor.autograd import enable_grad, no_grad
 from minitensor.optim import lists
 from minitensor.optim.optimizer import Optimizer

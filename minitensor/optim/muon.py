@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from minitensor._functions import addmm, zeros_like
+from minitensor._functions.offered import addmm, zeros_like
 from minitensor.optim import lists
 from minitensor.optim.list_optimizer import ListOptimizer, check_number, check_rate, option
 from minitensor.optim.optimizer import ParamsT

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from minitensor import _C
 from minitensor._C import Tensor
-from minitensor._functions import from_dlpack
+from minitensor._functions.offered import from_dlpack
 from minitensor.autograd.gradients import clear_gradients
 from minitensor.utils.hooks import RemovableHandle, add_hook
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from minitensor._C import Tensor
-from minitensor._functions import full_like, zeros_like
+from minitensor._functions.offered import full_like, zeros_like
 from minitensor.optim import lists
 from minitensor.optim.list_optimizer import ListOptimizer, check_rate, kept, option
 from minitensor.optim.optimizer import ParamsT

@@ -10,7 +10,7 @@ from typing import Any
 
 from minitensor import nn
 from minitensor._C import int64
-from minitensor._functions import tensor
+from minitensor._functions.offered import tensor
 from minitensor.autograd import no_grad
 from minitensor.nn.modules.batchnorm import _BatchNorm
 from minitensor.optim import lists

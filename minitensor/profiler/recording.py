@@ -66,10 +66,10 @@ class Recording:
     def start(self) -> None:
         """Begin to note kernels, launches and ranges."""
         global _ranges
-        from minitensor import _hooks
+        from minitensor._jit import hooks
 
         profile_events.start()
-        self._gpu_profile = _hooks.cuda_module("profile") if _hooks.cuda_in_use() else None
+        self._gpu_profile = hooks.cuda_module("profile") if hooks.cuda_in_use() else None
         if self._gpu_profile is not None:
             self._gpu_profile.start()
         _ranges = self.ranges

@@ -14,7 +14,7 @@ from pickle import UnpicklingError
 from typing import Any
 
 from minitensor._C import Tensor, uint8
-from minitensor._functions import empty, from_numpy
+from minitensor._functions.offered import empty, from_numpy
 
 __all__ = ["Reader", "Writer"]
 

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 
 from minitensor import _C
 from minitensor._C import Size, Tensor, device
-from minitensor._functions import add, tanh
-from minitensor._public_names import PLACES, public_name
+from minitensor._functions.offered import add, tanh
+from minitensor._functions.public_names import PLACES, public_name
 from minitensor.composite.layout import layout
 from minitensor.serialization.names import STORAGE_NAMES
 from minitensor.serialization.safe_globals import lookup

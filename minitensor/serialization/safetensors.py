@@ -11,7 +11,7 @@ from typing import Any
 
 from minitensor import _C
 from minitensor._C import Tensor
-from minitensor._functions import empty, frombuffer
+from minitensor._functions.offered import empty, frombuffer
 from minitensor.serialization.files import write_file
 
 __all__ = ["load", "load_file", "save", "save_file"]

@@ -19,7 +19,7 @@ from typing import Any
 
 from minitensor import _C, special
 from minitensor._C import float32, float64, get_default_device, get_default_dtype
-from minitensor._functions import arange, cos, exp, full_like, ones, sin, tensor
+from minitensor._functions.offered import arange, cos, exp, full_like, ones, sin, tensor
 from minitensor.composite.layout import strided
 
 __all__ = [

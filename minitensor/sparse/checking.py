@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from minitensor import _C
-from minitensor._functions import ones
+from minitensor._functions.offered import ones
 from minitensor.sparse.conversion import to_compressed, to_dense, to_sparse
 from minitensor.sparse.masks import at_places
 from minitensor.sparse.tensor import Pattern, build, is_sparse, raw

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from minitensor import _C
-from minitensor._functions import arange, searchsorted, stack, unique, zeros
+from minitensor._functions.offered import arange, searchsorted, stack, unique, zeros
 from minitensor.autograd.function import Function
 from minitensor.composite.dims import product
 from minitensor.composite.layout import layout as layout_type

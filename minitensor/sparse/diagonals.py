@@ -6,7 +6,7 @@ from typing import Any
 
 from minitensor import _C
 from minitensor._C import int64
-from minitensor._functions import arange, cat, stack, unique
+from minitensor._functions.offered import arange, cat, stack, unique
 from minitensor.composite.layout import sparse_coo, sparse_csc, sparse_csr
 from minitensor.sparse.conversion import to_compressed
 from minitensor.sparse.tensor import Pattern, build

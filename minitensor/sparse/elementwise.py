@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from minitensor import _C, _functions
-from minitensor._functions import broadcast_shapes, can_cast, cat, isin, norm, result_type
+from minitensor import _C
+from minitensor._functions import offered
+from minitensor._functions.offered import broadcast_shapes, can_cast, cat, isin, norm, result_type
 from minitensor.composite.dims import product
 from minitensor.sparse.conversion import as_coo, coalesce, coalesced_parts, to_compressed, unflatten
 from minitensor.sparse.dispatch import handler, refuse, replace
@@ -31,7 +32,7 @@ _OPERATORS = {"__neg__": "neg", "__abs__": "abs", "__pos__": "positive"}
 def _unary(name: str, function_name: str, linear: bool) -> None:
     def apply(input: Any, *args: Any, inplace: bool = False, **more: Any) -> Any:
         tensor = input if linear or not input._pattern.is_coo else coalesce(input)
-        made = build(tensor._pattern, getattr(_functions, function_name)(elements_of(tensor), *args, **more))
+        made = build(tensor._pattern, getattr(offered, function_name)(elements_of(tensor), *args, **more))
         if not inplace:
             return made
         replace(input, made)
@@ -231,7 +232,7 @@ def _divide(name: str, input: Any, other: Any, **more: Any) -> Any:
         raise RuntimeError(f"Sparse division requires a scalar or zero-dim dense tensor divisor{shape}")
     linear = name == "div" and more.get("rounding_mode") is None
     tensor = input if linear or not input._pattern.is_coo else coalesce(input)
-    return build(tensor._pattern, getattr(_functions, name)(elements_of(tensor), other, **more))
+    return build(tensor._pattern, getattr(offered, name)(elements_of(tensor), other, **more))
 
 
 @handler("div", "divide", "true_divide", "__truediv__")

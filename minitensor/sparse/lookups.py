@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from minitensor import _functions
 from minitensor._C import int64
-from minitensor._functions import arange, stack
+from minitensor._functions import offered
+from minitensor._functions.offered import arange, stack
 from minitensor.autograd.function import Function
 from minitensor.composite.layout import sparse_coo
-from minitensor.ops.embedding import embedding as _embedding
+from minitensor.ops.nn.embedding import embedding as _embedding
 from minitensor.sparse.tensor import Pattern, build
 
 __all__ = ["embedding", "gather"]
@@ -42,7 +42,7 @@ class SparseGather(Function):
     def forward(ctx: Any, input: Any, dim: int, index: Any) -> Any:
         ctx.size, ctx.dim = tuple(input.shape), dim
         ctx.save_for_backward(index)
-        return _functions.gather(input, dim, index)
+        return offered.gather(input, dim, index)
 
     @staticmethod
     def backward(ctx: Any, gradient: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from minitensor._functions import searchsorted
+from minitensor._functions.offered import searchsorted
 from minitensor.composite.dims import product
 from minitensor.sparse.places import coo_of, flat_places
 from minitensor.sparse.tensor import Pattern, build, elements_of, is_sparse

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from minitensor import _C
-from minitensor._functions import arange, cat, searchsorted, stack
+from minitensor._functions.offered import arange, cat, searchsorted, stack
 from minitensor.composite.dims import product
 from minitensor.composite.layout import sparse_coo
 from minitensor.sparse.invariants import check_coo

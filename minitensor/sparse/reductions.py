@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from minitensor import _C, _functions
+from minitensor import _C
 from minitensor._C import int8, int16, int32, int64, uint8
-from minitensor._functions import unique
+from minitensor._functions import offered
+from minitensor._functions.offered import unique
 from minitensor.autograd.function import Function
 from minitensor.sparse.conversion import as_coo, coalesce, to_compressed
 from minitensor.sparse.dispatch import handler, refuse
@@ -89,10 +90,10 @@ def sum_of(tensor: Any, dims: list[int], keepdim: bool = False) -> Any:
         return build(Pattern(pattern.layout, tuple(size), (own,), pattern.coalesced), values)
     if keepdim:
         gone = own.clone()
-        gone[_functions.tensor([d for d in dims if d < sparse], device=own.device)] = 0
+        gone[offered.tensor([d for d in dims if d < sparse], device=own.device)] = 0
         indices = gone
     else:
-        indices = own.index_select(0, _functions.tensor(left, dtype=int64, device=own.device))
+        indices = own.index_select(0, offered.tensor(left, dtype=int64, device=own.device))
     if rank == 0:
         return values.sum(0)
     return coalesce(build(Pattern(pattern.layout, tuple(size), (indices,)), values))
@@ -121,11 +122,11 @@ def _grouped(input: Any, dim: Any, dtype: Any, name: str) -> Any:
         raise NotImplementedError(f"\"{name}\" not implemented for '{values.type().rpartition('.')[2]}'")
     sparse = pattern.sparse_dim
     if at >= sparse:
-        return build(pattern, getattr(_functions, name)(values, at - sparse + 1))
+        return build(pattern, getattr(offered, name)(values, at - sparse + 1))
     if not pattern.nnz:
         return build(pattern, values)
     others = [d for d in range(sparse) if d != at]
-    lead = pattern.indices[0].index_select(0, _functions.tensor(others, dtype=int64, device=values.device))
+    lead = pattern.indices[0].index_select(0, offered.tensor(others, dtype=int64, device=values.device))
     if others:
         groups, inverse = unique(flat_of(lead, tuple(pattern.size[d] for d in others)), return_inverse=True)
         count = int(groups.shape[0])

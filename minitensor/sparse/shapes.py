@@ -7,7 +7,7 @@ from typing import Any
 
 from minitensor import _C
 from minitensor._C import int32, int64
-from minitensor._functions import arange, cat, promote_types, searchsorted, tensor, where
+from minitensor._functions.offered import arange, cat, promote_types, searchsorted, tensor, where
 from minitensor.composite.layout import sparse_bsc, sparse_bsr, sparse_csc, sparse_csr
 from minitensor.sparse.conversion import as_coo, to_compressed
 from minitensor.sparse.dispatch import handler, refuse

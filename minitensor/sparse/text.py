@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from minitensor import _C
-from minitensor import _tensor_str as strings
+from minitensor._tensor import printing as strings
 from minitensor.nn import Parameter
 from minitensor.sparse.tensor import BY_COLUMNS
 

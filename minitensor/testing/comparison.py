@@ -10,7 +10,7 @@ from typing import Any
 
 from minitensor import _C
 from minitensor._C import Tensor, bfloat16, complex128, float16, float32, float64, int64
-from minitensor._functions import as_tensor, isclose, promote_types, tensor
+from minitensor._functions.offered import as_tensor, isclose, promote_types, tensor
 from minitensor.composite.layout import sparse_coo, strided
 
 __all__ = ["assert_allclose", "assert_close"]

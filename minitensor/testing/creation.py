@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from minitensor import _C, _functions
+from minitensor import _C
 from minitensor._C import Tensor, float32, float64, int64
-from minitensor._functions import full, rand, randint, stack, where
+from minitensor._functions import offered
+from minitensor._functions.offered import full, rand, randint, stack, where
 from minitensor.dtypes import finfo, iinfo
 
 __all__ = ["make_tensor"]
@@ -56,7 +57,7 @@ def _fill(size: tuple[int, ...], dtype: _C.dtype, low: float | None, high: float
         a, b = max(a, limits.min), min(b, limits.max)
         if dtype.is_complex:
             parts = [rand(size, dtype=dtype.to_real()) * (b - a) + a for _ in range(2)]
-            return _functions.complex(*parts)
+            return offered.complex(*parts)
         return (rand(size, dtype=float64 if dtype is float64 else float32) * (b - a) + a).to(dtype)
     bounds = iinfo(dtype)
     first = max(_INTEGER_RANGE[0], int(bounds.min)) if low is None else int(low)

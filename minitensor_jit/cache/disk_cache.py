@@ -16,7 +16,7 @@ import json
 import os
 from functools import cache
 
-from minitensor._kept_plans import compiler_fingerprint, compiler_sources
+from minitensor._jit.kept_plans import compiler_fingerprint, compiler_sources
 from minitensor_jit.cache.disk_entry import OtherSizes, decode, encode
 from minitensor_jit.cache.disk_folder import DiskFolder, read_file
 from minitensor_jit.cache.processor import processor

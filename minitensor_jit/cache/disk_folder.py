@@ -16,8 +16,8 @@ import os
 import time
 from dataclasses import dataclass
 
-from minitensor._kept_plans import read_private as read_file
-from minitensor._kept_plans import why_untrusted
+from minitensor._jit.kept_plans import read_private as read_file
+from minitensor._jit.kept_plans import why_untrusted
 from minitensor_jit.errors import CacheDirectoryError
 
 __all__ = ["DiskCounts", "DiskFolder", "private_folder", "read_file"]
@@ -28,7 +28,7 @@ _SUFFIX = ".mto"
 _BYTES_MAGIC = b"minitensor plan 3\n"
 _BYTES_SUFFIX = ".mtp"
 _RUNS_SUFFIXES = (".mtr", ".mtd")
-"""Of what programs learned: `minitensor/_programs.py`."""
+"""Of what programs learned: `minitensor/_jit/programs.py`."""
 _DIGEST = hashlib.sha256().digest_size
 _RESCAN = 64
 """After that many entries written the folder is counted again, since other processes write to it too."""

@@ -15,7 +15,8 @@ import sys
 from contextlib import suppress
 from typing import Any
 
-from minitensor import _C, _forks, _programs
+from minitensor import _C, _forks
+from minitensor._jit import programs
 from minitensor_jit.cache.disk_folder import CacheDirectoryError, private_folder
 
 __all__ = ["JOBS", "REPLIES", "submit"]
@@ -34,7 +35,7 @@ _pid = 0
 
 def submit(number: int, signature: bytes, described: Any) -> bool:
     """Have a trace compiled; False if that can't be done, or it isn't recorded under the program's own options."""
-    program = _programs.begun
+    program = programs.begun
     if program is None or program.folder is None or _C.options_id() != program.number:
         return False
     if not hasattr(os, "posix_spawn") or not sys.executable:
@@ -90,7 +91,7 @@ def _start() -> None:
     jobs, _jobs = _pipe()
     _replies, replies = _pipe()
     _pid = os.getpid()
-    package = os.path.dirname(os.path.dirname(os.path.abspath(_programs.__file__)))
+    package = os.path.dirname(os.path.dirname(os.path.abspath(_C.__file__)))
     environment = {name: value for name, value in os.environ.items() if name != "MT_JIT_FLAGS"}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH", ""))))
     command = ["sh", "-c", _START, "sh", sys.executable, "-P", "-c", _SERVE]

@@ -10,7 +10,8 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from minitensor import _C, _kept_plans
+from minitensor import _C
+from minitensor._jit import kept_plans
 from minitensor_jit.cache.disk_folder import read_file
 from minitensor_jit.cache.processor import processor
 from minitensor_jit.clustering.pipeline import cluster
@@ -72,7 +73,7 @@ def compile_job(flags: str, path: str, signature: bytes, described: Any) -> bool
         objects.append((executable.object_code, imports))
     disk = bench.launcher.disk
     assert disk is not None
-    disk.store_as(path, _kept_plans.encode(flags, processor(), signature, plan, objects))
+    disk.store_as(path, kept_plans.encode(flags, processor(), signature, plan, objects))
     return os.path.exists(path)
 
 
@@ -103,7 +104,7 @@ def serve() -> None:
 def _do(number: int, path: str) -> bool:
     try:
         flags, folder, signature, described = pickle.loads(read_file(path))
-        return compile_job(flags, _kept_plans.path_of(folder, number), signature, described)
+        return compile_job(flags, kept_plans.path_of(folder, number), signature, described)
     except Exception:  # its ops go on to run one by one
         return False
     finally:

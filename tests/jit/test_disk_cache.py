@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 import minitensor as mt
-from minitensor import _C, _kept_plans
+from minitensor import _C
+from minitensor._jit import kept_plans
 from minitensor_jit.cache import disk_cache, processor
 from minitensor_jit.cache.plan_store import PlanStore
 from minitensor_jit.clustering.pipeline import cluster
@@ -513,5 +514,5 @@ def test_code_for_all_sizes_is_loaded_from_disk(cache):
 def test_stamps_without_llvm(monkeypatch):
     """Where LLVM isn't installed there is nothing of it to tell apart."""
     for found in (None, importlib.machinery.ModuleSpec("llvmlite", None)):
-        monkeypatch.setattr(_kept_plans, "find_spec", lambda name, found=found: found)
-        assert _C.file_stamps(_kept_plans.compiler_sources.__wrapped__())
+        monkeypatch.setattr(kept_plans, "find_spec", lambda name, found=found: found)
+        assert _C.file_stamps(kept_plans.compiler_sources.__wrapped__())

@@ -13,7 +13,8 @@ import pytest
 from test_policy import SECOND, Clock, program
 
 import minitensor as mt
-from minitensor import _C, _kept_plans, _programs
+from minitensor import _C
+from minitensor._jit import kept_plans, programs
 from minitensor_jit.compiler import background_process, background_worker
 
 ROOT = str(Path(mt.__file__).parent.parent)
@@ -22,7 +23,7 @@ FLAGS = "--auto_jit=2 --cpu_global_jit"
 
 def run(script, cache, flags=FLAGS, **variables):
     """The lines that a program prints whose cache directory is `cache`."""
-    keep = {k: v for k, v in os.environ.items() if not k.startswith("MT_") and k not in _programs._CI}
+    keep = {k: v for k, v in os.environ.items() if not k.startswith("MT_") and k not in programs._CI}
     environment = keep | {"PYTHONPATH": ROOT, "XDG_CACHE_HOME": str(cache), "MT_JIT_FLAGS": flags} | variables
     done = subprocess.run(
         [sys.executable, str(script)], capture_output=True, text=True, env=environment, timeout=240, check=False
@@ -119,7 +120,7 @@ def test_damaged_files_are_ignored(script, tmp_path):
 def test_the_flags_of_a_plain_program(monkeypatch):
     monkeypatch.delenv("CI", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
-    for name in _programs._CI:
+    for name in programs._CI:
         monkeypatch.delenv(name, raising=False)
     here = "/caches/minitensor"
     for text, expected in {
@@ -138,7 +139,7 @@ def test_the_flags_of_a_plain_program(monkeypatch):
         "--auto_jit=2 --cpu_global_jit --auto_jit": None,
         "": None,
     }.items():
-        assert _programs.plain(text) == expected, text
+        assert programs.plain(text) == expected, text
         if expected is not None:  # what it leaves to the parser is what the parser says
             options = mt.jit.current_options().replace()
             from minitensor_jit.flags import parse_flags
@@ -147,19 +148,19 @@ def test_the_flags_of_a_plain_program(monkeypatch):
             assert options.auto_jit == expected[0]
             from minitensor_jit.api import _bits_of
 
-            assert 8 | _bits_of(options) == _programs.FIRST | (_programs.CAREFUL if expected[0] == 1 else 0)
+            assert 8 | _bits_of(options) == programs.FIRST | (programs.CAREFUL if expected[0] == 1 else 0)
 
 
 def test_where_programs_keep_what_they_learn(monkeypatch):
-    for name in _programs._CI:
+    for name in programs._CI:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", "not/absolute")
     monkeypatch.setenv("HOME", "/home/me")
-    assert _programs.default_folder() in ("/home/me/.cache/minitensor", "/home/me/Library/Caches/minitensor")
+    assert programs.default_folder() in ("/home/me/.cache/minitensor", "/home/me/Library/Caches/minitensor")
     monkeypatch.setenv("CI", "false")
-    assert _programs.default_folder() is not None
+    assert programs.default_folder() is not None
     monkeypatch.setenv("CI", "1")
-    assert _programs.default_folder() is None
+    assert programs.default_folder() is None
 
 
 # ---- the policy and a helper that the test plays
@@ -268,13 +269,13 @@ def test_what_an_earlier_process_asked_for_is_taken_when_it_is_there(tmp_path, m
     try:
         assert _C.learn_of_runs(known, str(tmp_path))
         if marked == "before":
-            Path(_kept_plans.path_of(str(tmp_path), jobs[0][0])).touch()
+            Path(kept_plans.path_of(str(tmp_path), jobs[0][0])).touch()
         with with_helper(clock) as (jobs_again, _, _close), compiler_that(recalls.append):
             modes = steps(clock, 10)
             if marked == "later":
                 assert recalls == []
                 assert not any(modes[1:])
-                Path(_kept_plans.path_of(str(tmp_path), jobs[0][0])).touch()
+                Path(kept_plans.path_of(str(tmp_path), jobs[0][0])).touch()
                 clock.now += SECOND
                 steps(clock, 10)
             steps(clock, 10)
@@ -307,12 +308,12 @@ def test_a_kept_plan_is_for_its_origin_alone(tmp_path, monkeypatch):
     """Nothing is taken from a file that was cut short, changed or renamed, or is for anything else."""
     path = tmp_path / "0.mtd"
     loop = ("mt.elementwise.erfinv.f32", "erfinv", "f32")
-    good = _kept_plans.encode("flags", "processor", b"signature", b"plan", [(b"code", [loop])])
+    good = kept_plans.encode("flags", "processor", b"signature", b"plan", [(b"code", [loop])])
 
     def load(data=good, flags="flags", processor="processor", signature=b"signature"):
         path.write_bytes(data)
         path.chmod(0o600)
-        return _kept_plans.load(str(path), flags, processor, signature)
+        return kept_plans.load(str(path), flags, processor, signature)
 
     plan, ((code, addresses),) = load()
     assert (plan, code, list(addresses)) == (b"plan", b"code", ["mt.elementwise.erfinv.f32"])
@@ -323,15 +324,15 @@ def test_a_kept_plan_is_for_its_origin_alone(tmp_path, monkeypatch):
     assert load(processor="another") is None
     assert load(signature=b"another") is None
     with monkeypatch.context() as patch:
-        patch.setattr(_kept_plans, "compiler_fingerprint", lambda: "another compiler")
+        patch.setattr(kept_plans, "compiler_fingerprint", lambda: "another compiler")
         assert load() is None
     assert load() is not None
     path.chmod(0o666)
-    assert _kept_plans.load(str(path), "flags", "processor", b"signature") is None
+    assert kept_plans.load(str(path), "flags", "processor", b"signature") is None
     path.unlink()
     path.symlink_to(tmp_path / "elsewhere")
     (tmp_path / "elsewhere").write_bytes(good)
-    assert _kept_plans.load(str(path), "flags", "processor", b"signature") is None
+    assert kept_plans.load(str(path), "flags", "processor", b"signature") is None
 
 
 def test_a_kept_plan_that_is_of_no_use_is_learnt_anew(script, tmp_path):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import minitensor as mt
-from minitensor.ops.recurrent import MODES, recurrent, scan
+from minitensor.ops.nn.recurrent import MODES, recurrent, scan
 
 GATES = {"tanh": 1, "relu": 1, "lstm": 4, "gru": 3}
 

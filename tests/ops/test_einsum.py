@@ -77,7 +77,7 @@ def test_sublists():
 
 def test_the_order_is_the_cheapest():
     """A chain that would need 10^9 multiplications from the left is one of vectors from the right."""
-    from minitensor.composite.einsum import _next_pair
+    from minitensor.composite.linalg.einsum import _next_pair
 
     sizes = {"a": 1000, "b": 1000, "c": 1000, "d": 1}
     assert _next_pair([["a", "b"], ["b", "c"], ["c", "d"]], ["a", "d"], sizes) == (1, 2)

@@ -12,7 +12,7 @@ from types import ModuleType
 import pytest
 
 import minitensor as mt
-from minitensor._public_names import public_name
+from minitensor._functions.public_names import public_name
 from minitensor.utils.data import DataLoader, Dataset
 
 FORMS = (type(mt.tanh), type(mt.add))

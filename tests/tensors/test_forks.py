@@ -17,7 +17,7 @@ from sanitizers import TSAN
 
 import minitensor as mt
 from minitensor import _forks
-from minitensor.ops.interruptible import interruptible
+from minitensor.ops.library.interruptible import interruptible
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -46,7 +46,7 @@ def test_locks_of_the_process_are_known_to_forks():
         # Conditions of locks that `_forks` made.
         "minitensor/distributed/stores/store.py: threading.Condition",
         "minitensor/futures.py: threading.Condition",
-        "minitensor/ops/interruptible.py: threading.Lock",  # a call's own, let go in the child
+        "minitensor/ops/library/interruptible.py: threading.Lock",  # a call's own, let go in the child
     ]
     own = {  # of one call or one pool, which a child makes anew
         "bindings/jit/apart.cpp", "bindings/jit/file_stamps.cpp", "core/process/parallel.cpp",

@@ -564,7 +564,7 @@ def test_a_second_interrupt_ends_a_process_that_waits_for_a_library():
     """What LAPACK has begun ends before the process does, unless somebody insists."""
     process = start("""
         import atexit, signal, sys, threading, time
-        from minitensor.ops import interruptible
+        from minitensor.ops.library import interruptible
         signal.signal(signal.SIGINT, signal.default_int_handler)
         x = mt.rand(4000, 4000)
         def watch():

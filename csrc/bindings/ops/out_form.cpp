@@ -294,7 +294,7 @@ PyMethodDef out_form_functions[] = {
 }  // namespace
 
 PyObject* reduce_by_name(PyObject* function, PyObject*) {
-    PyRef module(PyImport_ImportModule("minitensor._public_names"));
+    PyRef module(PyImport_ImportModule("minitensor._functions.public_names"));
     return module ? PyObject_CallMethod(module.get(), "reduce_by_name", "O", function) : nullptr;
 }
 

@@ -73,7 +73,7 @@ const DeviceRuntime kRuntime = {
 };
 
 void start() {
-    PyRef hooks = checked(PyImport_ImportModule("minitensor._hooks"));
+    PyRef hooks = checked(PyImport_ImportModule("minitensor._jit.hooks"));
     PyRef ignored = checked(PyObject_CallMethod(hooks.get(), "start_cuda", nullptr));
     if (!device_runtime) fail("start_cuda() installed no runtime");
 }

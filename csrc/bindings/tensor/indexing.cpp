@@ -1,5 +1,5 @@
 // x[...]: integers, slices, None and Ellipsis become views here; index tensors, masks and sequences go to Python's
-// minitensor._indexing, which composes ops.
+// minitensor._tensor.indexing, which composes ops.
 #include "bindings/py.h"
 #include "dispatch/memory/overlap.h"
 #include "dispatch/registry.h"
@@ -10,7 +10,7 @@ namespace {
 
 PyObject* advanced(const char* function, PyObject* self, PyObject* key, PyObject* value) {
     static PyObject* module = nullptr;
-    if (!module) module = checked(PyImport_ImportModule("minitensor._indexing")).release();
+    if (!module) module = checked(PyImport_ImportModule("minitensor._tensor.indexing")).release();
     return value ? PyObject_CallMethod(module, function, "OOO", self, key, value)
                  : PyObject_CallMethod(module, function, "OO", self, key);
 }

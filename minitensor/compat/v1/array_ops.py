@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from minitensor import _C, _functions, nn
+from minitensor import _C, nn
 from minitensor._C import float32, int32, int64
-from minitensor._functions import arange, cat, empty, flip, full, index_select, unbind
+from minitensor._functions import offered
+from minitensor._functions.offered import arange, cat, empty, flip, full, index_select, unbind
 from minitensor.compat.v1.constants import as_dtype, constant, convert_to_tensor, node, same_types, sizes_of
 from minitensor.compat.v1.graph import Tensor, get_default_graph
 from minitensor.compat.v1.inference import NUMPY_TYPES
@@ -59,13 +60,13 @@ def fill(dims: Any, value: Any, name: str | None = None) -> Tensor:
 def zeros_like(tensor: Any, dtype: Any = None, name: str | None = None) -> Tensor:
     """Zeros in the shape of a tensor."""
     kind = None if dtype is None else as_dtype(dtype)
-    return node("zeros_like", lambda x: _functions.zeros_like(x, dtype=kind), [tensor], name)
+    return node("zeros_like", lambda x: offered.zeros_like(x, dtype=kind), [tensor], name)
 
 
 def ones_like(tensor: Any, dtype: Any = None, name: str | None = None) -> Tensor:
     """Ones in the shape of a tensor."""
     kind = None if dtype is None else as_dtype(dtype)
-    return node("ones_like", lambda x: _functions.ones_like(x, dtype=kind), [tensor], name)
+    return node("ones_like", lambda x: offered.ones_like(x, dtype=kind), [tensor], name)
 
 
 def eye(num_rows: int, num_columns: int | None = None, dtype: Any = float32, name: str | None = None) -> Tensor:
@@ -183,7 +184,7 @@ def stack(values: Any, axis: int = 0, name: str | None = None) -> Tensor:
     """The tensors side by side along a new axis."""
     plain = [convert_to_tensor(each) if isinstance(each, list | tuple) else each for each in values]
     tensors = same_types("Pack", *plain)
-    return node("Pack", lambda *x: _functions.stack(x, axis), tensors, name, host_call=lambda *x: np.stack(x, axis))
+    return node("Pack", lambda *x: offered.stack(x, axis), tensors, name, host_call=lambda *x: np.stack(x, axis))
 
 
 def unstack(value: Any, num: int | None = None, axis: int = 0, name: str | None = None) -> list[Tensor]:
@@ -208,10 +209,10 @@ def split(value: Any, num_or_size_splits: Any, axis: int = 0, name: str | None =
 
     def parts(x: _C.Tensor) -> list[_C.Tensor]:
         if not isinstance(sizes, int):
-            return list(_functions.split(x, [int(each) for each in sizes], axis))
+            return list(offered.split(x, [int(each) for each in sizes], axis))
         if x.shape[axis] % sizes:
             raise ValueError(f"Dimension size {x.shape[axis]} must be evenly divisible by {sizes}")
-        return list(_functions.split(x, x.shape[axis] // sizes, axis))
+        return list(offered.split(x, x.shape[axis] // sizes, axis))
 
     return get_default_graph().add("Split", parts, [tensor], name=name, hints=[total]).outputs
 
@@ -245,7 +246,7 @@ def one_hot(
     def hot(i: _C.Tensor) -> _C.Tensor:
         found = i.unsqueeze(-1) == arange(depth, dtype=i.dtype, device=i.device)
         chosen = (
-            found.to(kind) if (on_value, off_value) == (1, 0) else _functions.where(found, on_value, off_value).to(kind)
+            found.to(kind) if (on_value, off_value) == (1, 0) else offered.where(found, on_value, off_value).to(kind)
         )
         return chosen if axis == -1 else chosen.movedim(-1, axis)
 
@@ -348,7 +349,7 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
     def chosen(c: _C.Tensor, a: _C.Tensor, b: _C.Tensor) -> _C.Tensor:
         if c.ndim == 1 and a.ndim > 1 and a.shape == b.shape:
             c = c.reshape([-1] + [1] * (a.ndim - 1))
-        return _functions.where(c, a, b)
+        return offered.where(c, a, b)
 
     return node("Select", chosen, [condition, left, right], name)
 

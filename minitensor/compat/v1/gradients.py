@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from minitensor import _C, autograd
-from minitensor._functions import ones_like, zeros_like
+from minitensor._functions.offered import ones_like, zeros_like
 from minitensor.compat.v1.constants import convert_to_tensor
 from minitensor.compat.v1.graph import Operation, Tensor, get_default_graph
 

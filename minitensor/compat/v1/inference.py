@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from minitensor import _C, _functions
+from minitensor import _C
 from minitensor._C import Tensor, complex64, complex128, float16, float32, float64, int8, int16, int32, int64, uint8
-from minitensor._functions import empty
+from minitensor._functions import offered
+from minitensor._functions.offered import empty
 from minitensor.autograd import no_grad
 from minitensor.compat.v1.shapes import TensorShape
 
@@ -54,7 +55,7 @@ def as_tensor(value: Any, device: str = "cpu") -> Tensor:
     """The tensor of a value of a run: itself, or that of an array's numbers."""
     if isinstance(value, Tensor):
         return value
-    return _functions.tensor(value.tolist(), dtype=dtype_of(value), device=device)
+    return offered.tensor(value.tolist(), dtype=dtype_of(value), device=device)
 
 
 def probes(shape: TensorShape, dtype: _C.dtype) -> list[Any] | None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from minitensor import _C
 from minitensor._C import float32
-from minitensor._functions import where
+from minitensor._functions.offered import where
 from minitensor.compat.v1 import math_ops as m
 from minitensor.compat.v1 import nn
 from minitensor.compat.v1.constants import convert_to_tensor, node

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from minitensor import _C, _functions
+from minitensor import _C
 from minitensor._C import float32, float64, int8, int16, int32, int64, uint8
-from minitensor._functions import (
+from minitensor._functions import offered
+from minitensor._functions.offered import (
     amax,
     amin,
     eq,
@@ -53,35 +54,35 @@ def _binary(type: str, call: Callable[..., Any], says: str, host: Callable[..., 
     return made
 
 
-abs = _unary("Abs", _functions.abs, "Absolute values.", np.abs)
+abs = _unary("Abs", offered.abs, "Absolute values.", np.abs)
 negative = _unary("Neg", neg, "-x.", operator.neg)
-sign = _unary("Sign", _functions.sign, "-1, 0 or 1.")
+sign = _unary("Sign", offered.sign, "-1, 0 or 1.")
 square = _unary("Square", lambda x: x * x, "x * x.", np.square)
-sqrt = _unary("Sqrt", _functions.sqrt, "Square roots.")
-rsqrt = _unary("Rsqrt", _functions.rsqrt, "1 / sqrt(x).")
-reciprocal = _unary("Reciprocal", _functions.reciprocal, "1 / x.")
-exp = _unary("Exp", _functions.exp, "e to the power x.")
-log = _unary("Log", _functions.log, "Natural logarithms.")
-log1p = _unary("Log1p", _functions.log1p, "log(1 + x).")
-sin = _unary("Sin", _functions.sin, "Sines.")
-cos = _unary("Cos", _functions.cos, "Cosines.")
-tanh = _unary("Tanh", _functions.tanh, "Hyperbolic tangents.")
-sigmoid = _unary("Sigmoid", _functions.sigmoid, "1 / (1 + exp(-x)).")
-floor = _unary("Floor", _functions.floor, "The largest whole numbers that are not above x.")
-ceil = _unary("Ceil", _functions.ceil, "The smallest whole numbers that are not below x.")
-round = _unary("Round", _functions.round, "The nearest whole numbers; halves go to the even one.")
-logical_not = _unary("LogicalNot", _functions.logical_not, "Whether x is false.")
+sqrt = _unary("Sqrt", offered.sqrt, "Square roots.")
+rsqrt = _unary("Rsqrt", offered.rsqrt, "1 / sqrt(x).")
+reciprocal = _unary("Reciprocal", offered.reciprocal, "1 / x.")
+exp = _unary("Exp", offered.exp, "e to the power x.")
+log = _unary("Log", offered.log, "Natural logarithms.")
+log1p = _unary("Log1p", offered.log1p, "log(1 + x).")
+sin = _unary("Sin", offered.sin, "Sines.")
+cos = _unary("Cos", offered.cos, "Cosines.")
+tanh = _unary("Tanh", offered.tanh, "Hyperbolic tangents.")
+sigmoid = _unary("Sigmoid", offered.sigmoid, "1 / (1 + exp(-x)).")
+floor = _unary("Floor", offered.floor, "The largest whole numbers that are not above x.")
+ceil = _unary("Ceil", offered.ceil, "The smallest whole numbers that are not below x.")
+round = _unary("Round", offered.round, "The nearest whole numbers; halves go to the even one.")
+logical_not = _unary("LogicalNot", offered.logical_not, "Whether x is false.")
 is_nan = _unary("IsNan", isnan, "Whether x is NaN.")
 is_finite = _unary("IsFinite", isfinite, "Whether x is neither infinite nor NaN.")
 
-add = _binary("Add", _functions.add, "x + y", operator.add)
+add = _binary("Add", offered.add, "x + y", operator.add)
 subtract = _binary("Sub", sub, "x - y", operator.sub)
 multiply = _binary("Mul", mul, "x * y", operator.mul)
 floordiv = _binary("FloorDiv", floor_divide, "x / y, rounded down", operator.floordiv)
 mod = _binary("FloorMod", remainder, "The remainder of x // y, which has the sign of y", operator.mod)
-pow = _binary("Pow", _functions.pow, "x to the power y")
-maximum = _binary("Maximum", _functions.maximum, "The larger of x and y", np.maximum)
-minimum = _binary("Minimum", _functions.minimum, "The smaller of x and y", np.minimum)
+pow = _binary("Pow", offered.pow, "x to the power y")
+maximum = _binary("Maximum", offered.maximum, "The larger of x and y", np.maximum)
+minimum = _binary("Minimum", offered.minimum, "The smaller of x and y", np.minimum)
 squared_difference = _binary("SquaredDifference", lambda x, y: (x - y) * (x - y), "(x - y) squared")
 equal = _binary("Equal", eq, "Whether x == y")
 not_equal = _binary("NotEqual", ne, "Whether x != y")
@@ -89,8 +90,8 @@ less = _binary("Less", lt, "Whether x < y")
 less_equal = _binary("LessEqual", le, "Whether x <= y")
 greater = _binary("Greater", gt, "Whether x > y")
 greater_equal = _binary("GreaterEqual", ge, "Whether x >= y")
-logical_and = _binary("LogicalAnd", _functions.logical_and, "Whether x and y are true")
-logical_or = _binary("LogicalOr", _functions.logical_or, "Whether x or y is true")
+logical_and = _binary("LogicalAnd", offered.logical_and, "Whether x and y are true")
+logical_or = _binary("LogicalOr", offered.logical_or, "Whether x or y is true")
 
 
 def truediv(x: Any, y: Any, name: str | None = None) -> Tensor:
@@ -99,7 +100,7 @@ def truediv(x: Any, y: Any, name: str | None = None) -> Tensor:
     if left.dtype in _INTEGERS:
         wide = float32 if left.dtype in (uint8, int8, int16) else float64
         left, right = cast(left, wide), cast(right, wide)
-    return node("RealDiv", _functions.div, [left, right], name)
+    return node("RealDiv", offered.div, [left, right], name)
 
 
 divide = truediv
@@ -144,7 +145,7 @@ def matmul(a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False,
                              f"input shapes: {left.shape}, {right.shape}.")  # fmt: skip
 
     def product(x: _C.Tensor, y: _C.Tensor) -> _C.Tensor:
-        return _functions.matmul(x.mT if transpose_a else x, y.mT if transpose_b else y)
+        return offered.matmul(x.mT if transpose_a else x, y.mT if transpose_b else y)
 
     return node("MatMul", product, [left, right], name)
 
@@ -211,7 +212,7 @@ def _nothing(call: Callable[..., Any]) -> Callable[..., Any]:
     return lambda x, axes, keep: call(x, axes, keep) if axes else x.clone()
 
 
-reduce_sum = _reduction("Sum", _nothing(lambda x, axes, keep: _functions.sum(x, axes, keep, dtype=x.dtype)), "Sums")
+reduce_sum = _reduction("Sum", _nothing(lambda x, axes, keep: offered.sum(x, axes, keep, dtype=x.dtype)), "Sums")
 reduce_mean = _reduction("Mean", _nothing(lambda x, axes, keep: mean(x, axes, keep)), "Means")
 reduce_max = _reduction("Max", _nothing(lambda x, axes, keep: amax(x, axes, keep)), "The largest elements")
 reduce_min = _reduction("Min", _nothing(lambda x, axes, keep: amin(x, axes, keep)), "The smallest elements")
@@ -221,10 +222,8 @@ reduce_prod = _reduction(
     "Products",
     lambda a: np.asarray(np.prod(a), a.dtype),
 )
-reduce_all = _reduction(
-    "All", _each(lambda x, axis, keep: _functions.all(x, axis, keep)), "Whether all elements are true"
-)
-reduce_any = _reduction("Any", _each(lambda x, axis, keep: _functions.any(x, axis, keep)), "Whether an element is true")
+reduce_all = _reduction("All", _each(lambda x, axis, keep: offered.all(x, axis, keep)), "Whether all elements are true")
+reduce_any = _reduction("Any", _each(lambda x, axis, keep: offered.any(x, axis, keep)), "Whether an element is true")
 reduce_logsumexp = _reduction("LogSumExp", _nothing(lambda x, axes, keep: logsumexp(x, axes, keep)), "log(sum(exp))")
 
 
@@ -236,7 +235,7 @@ def argmax(
     output_type: Any = int64,
 ) -> Tensor:
     """Where along the axis, the first if none is given, the largest element is, the first of several; int64."""
-    return _index_of("ArgMax", _functions.argmax, input, axis, name, dimension, output_type)
+    return _index_of("ArgMax", offered.argmax, input, axis, name, dimension, output_type)
 
 
 def argmin(
@@ -247,7 +246,7 @@ def argmin(
     output_type: Any = int64,
 ) -> Tensor:
     """Where along the axis, the first if none is given, the smallest element is, the first of several; int64."""
-    return _index_of("ArgMin", _functions.argmin, input, axis, name, dimension, output_type)
+    return _index_of("ArgMin", offered.argmin, input, axis, name, dimension, output_type)
 
 
 def _index_of(
@@ -260,7 +259,7 @@ def _index_of(
 
 def cumsum(x: Any, axis: int = 0, name: str | None = None) -> Tensor:
     """Sums of the elements up to each one along an axis."""
-    return node("Cumsum", lambda a: _functions.cumsum(a, int(axis), dtype=a.dtype), [x], name)
+    return node("Cumsum", lambda a: offered.cumsum(a, int(axis), dtype=a.dtype), [x], name)
 
 
 def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None) -> Tensor:
@@ -285,7 +284,7 @@ def global_norm(t_list: Sequence[Any], name: str | None = None) -> Tensor:
 def clip_by_norm(t: Any, clip_norm: Any, name: str | None = None) -> Tensor:
     """The tensor, scaled down to that norm if its own is larger."""
     tensor, bound = same_types("clip_by_norm", t, clip_norm)
-    return node("clip_by_norm", lambda x, c: x * c / _functions.maximum((x * x).sum().sqrt(), c), [tensor, bound], name)
+    return node("clip_by_norm", lambda x, c: x * c / offered.maximum((x * x).sum().sqrt(), c), [tensor, bound], name)
 
 
 def clip_by_global_norm(
@@ -297,7 +296,7 @@ def clip_by_global_norm(
     clipped = [
         None
         if each is None
-        else node("clip", lambda x, c, n: x * (c / _functions.maximum(n, c)), [each, bound, norm], name)
+        else node("clip", lambda x, c, n: x * (c / offered.maximum(n, c)), [each, bound, norm], name)
         for each in t_list
     ]
     return clipped, norm

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from minitensor import _C, _functions, nn
+from minitensor import _C, nn
 from minitensor._C import int32, int64
-from minitensor._functions import exp, log1p, ones, rand, topk
+from minitensor._functions import offered
+from minitensor._functions.offered import exp, log1p, ones, rand, topk
 from minitensor.compat.v1 import math_ops as m
 from minitensor.compat.v1.array_ops import gather
 from minitensor.compat.v1.constants import convert_to_tensor, node, same_types
@@ -34,7 +35,7 @@ def _function(type: str, call: Callable[..., Any], says: str) -> Any:
     return made
 
 
-relu = _function("Relu", lambda x: _functions.relu(x), "max(x, 0).")
+relu = _function("Relu", lambda x: offered.relu(x), "max(x, 0).")
 relu6 = _function("Relu6", lambda x: nn.functional.relu6(x), "min(max(x, 0), 6).")
 elu = _function("Elu", lambda x: nn.functional.elu(x), "x if it is positive, else exp(x) - 1.")
 softplus = _function("Softplus", lambda x: nn.functional.softplus(x), "log(exp(x) + 1).")
@@ -49,13 +50,13 @@ def leaky_relu(features: Any, alpha: float = 0.2, name: str | None = None) -> Te
 def softmax(logits: Any, axis: int | None = None, name: str | None = None, dim: int | None = None) -> Tensor:
     """exp(x) / sum(exp(x)) along an axis, the last one if none is given."""
     along = (-1 if dim is None else dim) if axis is None else axis
-    return node("Softmax", lambda x: _functions.softmax(x, along), [logits], name)
+    return node("Softmax", lambda x: offered.softmax(x, along), [logits], name)
 
 
 def log_softmax(logits: Any, axis: int | None = None, name: str | None = None, dim: int | None = None) -> Tensor:
     """x - log(sum(exp(x))) along an axis, the last one if none is given."""
     along = (-1 if dim is None else dim) if axis is None else axis
-    return node("LogSoftmax", lambda x: _functions.log_softmax(x, along), [logits], name)
+    return node("LogSoftmax", lambda x: offered.log_softmax(x, along), [logits], name)
 
 
 def _named(what: str, sentinel: Any, **values: Any) -> None:
@@ -76,7 +77,7 @@ def softmax_cross_entropy_with_logits_v2(
     if not p.shape.is_compatible_with(x.shape):
         raise ValueError(f"logits and labels must be broadcastable: logits_size={x.shape} labels_size={p.shape}")
     return node(
-        "SoftmaxCrossEntropyWithLogits", lambda a, b: -(b * _functions.log_softmax(a, axis)).sum(axis), [x, p], name
+        "SoftmaxCrossEntropyWithLogits", lambda a, b: -(b * offered.log_softmax(a, axis)).sum(axis), [x, p], name
     )
 
 
@@ -120,7 +121,7 @@ def sigmoid_cross_entropy_with_logits(
     x, z = same_types("logistic_loss", logits, labels)
     if not x.shape.is_compatible_with(z.shape):
         raise ValueError(f"logits and labels must have the same shape ({x.shape} vs {z.shape})")
-    return node("logistic_loss", lambda a, b: _functions.relu(a) - a * b + log1p(exp(-_functions.abs(a))), [x, z], name)
+    return node("logistic_loss", lambda a, b: offered.relu(a) - a * b + log1p(exp(-offered.abs(a))), [x, z], name)
 
 
 def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | None = None) -> Tensor:
@@ -226,7 +227,7 @@ def in_top_k(predictions: Any, targets: Any, k: int, name: str | None = None) ->
     """Whether each target class [n] is among the k largest predictions [n, classes]; a tie at the border counts."""
 
     def among(p: _C.Tensor, t: _C.Tensor) -> _C.Tensor:
-        own = _functions.gather(p, 1, t.to(int64).unsqueeze(1))
+        own = offered.gather(p, 1, t.to(int64).unsqueeze(1))
         return (p > own).sum(1) < k
 
     return node("InTopK", among, [predictions, targets], name)

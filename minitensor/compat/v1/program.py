@@ -10,7 +10,7 @@ import numpy as np
 
 from minitensor import _C
 from minitensor._C import OutOfMemoryError
-from minitensor._functions import from_numpy, zeros
+from minitensor._functions.offered import from_numpy, zeros
 from minitensor.autograd import enable_grad, no_grad
 from minitensor.compat.v1.errors import InvalidArgumentError, OpError, ResourceExhaustedError
 from minitensor.compat.v1.graph import Operation, Tensor

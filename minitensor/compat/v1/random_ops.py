@@ -13,7 +13,7 @@ import numpy as np
 
 from minitensor import _C, nn
 from minitensor._C import float32
-from minitensor._functions import empty
+from minitensor._functions.offered import empty
 from minitensor.compat.v1.constants import as_dtype, node, sizes_of
 from minitensor.compat.v1.graph import Tensor
 

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from minitensor._functions import ones, zeros
+from minitensor._functions.offered import ones, zeros
 from minitensor.distributed.collectives import all_reduce
 from minitensor.distributed.world import get_rank
 

@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Any
 
 from minitensor import distributed as dist
-from minitensor._functions import cat
+from minitensor._functions.offered import cat
 from minitensor.autograd import enable_grad
 from minitensor.distributed.algorithms.join import Join, Joinable, JoinHook
 from minitensor.distributed.coalesced import broadcast_coalesced

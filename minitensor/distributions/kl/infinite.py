@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from minitensor._functions import broadcast_shapes, full
+from minitensor._functions.offered import broadcast_shapes, full
 from minitensor.distributions.bernoulli import Bernoulli, ContinuousBernoulli
 from minitensor.distributions.beta import Beta
 from minitensor.distributions.counts import Binomial, Poisson

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from minitensor._functions import digamma, erf, lgamma, log1p, where, xlogy
+from minitensor._functions.offered import digamma, erf, lgamma, log1p, where, xlogy
 from minitensor.distributions.bernoulli import Bernoulli, ContinuousBernoulli
 from minitensor.distributions.beta import Beta
 from minitensor.distributions.counts import Poisson

@@ -12,7 +12,7 @@ import math
 from typing import Any
 
 from minitensor import linalg
-from minitensor._functions import broadcast_shapes, diag_embed, digamma, lgamma, log1p, where, xlogy
+from minitensor._functions.offered import broadcast_shapes, diag_embed, digamma, lgamma, log1p, where, xlogy
 from minitensor.distributions.bernoulli import Bernoulli, ContinuousBernoulli, Geometric
 from minitensor.distributions.beta import Beta, Dirichlet
 from minitensor.distributions.categorical import Categorical, OneHotCategorical

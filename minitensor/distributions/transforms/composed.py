@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from minitensor._C import Size
-from minitensor._functions import zeros, zeros_like
+from minitensor._functions.offered import zeros, zeros_like
 from minitensor.distributions import constraints
 from minitensor.distributions.parameters import sum_rightmost
 from minitensor.distributions.transforms.transform import Transform

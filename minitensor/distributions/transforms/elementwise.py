@@ -8,7 +8,7 @@ from typing import Any
 
 from minitensor import dtypes
 from minitensor._C import Tensor
-from minitensor._functions import atanh, broadcast_shapes, full_like, sigmoid, tensor
+from minitensor._functions.offered import atanh, broadcast_shapes, full_like, sigmoid, tensor
 from minitensor.distributions import constraints
 from minitensor.distributions.parameters import sum_rightmost
 from minitensor.distributions.transforms.transform import Transform

@@ -7,7 +7,7 @@ from typing import Any
 
 from minitensor import linalg
 from minitensor._C import Size
-from minitensor._functions import arange, eye, sigmoid, tanh
+from minitensor._functions.offered import arange, eye, sigmoid, tanh
 from minitensor.distributions import constraints
 from minitensor.distributions.parameters import tril_matrix_to_vec, vec_to_tril_matrix
 from minitensor.distributions.transforms.elementwise import _Plain

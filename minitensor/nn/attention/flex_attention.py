@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from minitensor import _C, Tensor, nn
 from minitensor._C import float32, float64, int32, int64
-from minitensor._functions import arange, logical_and, logical_or, ones, zeros, zeros_like
+from minitensor._functions.offered import arange, logical_and, logical_or, ones, zeros, zeros_like
 from minitensor._vmap import vmap
 
 __all__ = [

@@ -3,7 +3,7 @@
 One file for each kind of function; names, arguments and errors are PyTorch's.
 """
 
-from minitensor._checked import checked_functions
+from minitensor._functions.checked import checked_functions
 from minitensor.composite.padding import pad
 from minitensor.nn.functional import native as _native
 from minitensor.nn.functional import recurrent as _recurrent

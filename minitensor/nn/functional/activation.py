@@ -6,13 +6,14 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from minitensor import _C, _functions
+from minitensor import _C
 from minitensor._C import Tensor, float64
-from minitensor._functions import empty, log, ones, rand, tensor, where, zeros
+from minitensor._functions import offered
+from minitensor._functions.offered import empty, log, ones, rand, tensor, where, zeros
 from minitensor._warning import users_level
 from minitensor.composite import composite
 from minitensor.composite.pointwise import prelu
-from minitensor.composite.random_torch import as_torch
+from minitensor.composite.random.torch_numbers import as_torch
 from minitensor.composite.registry import autocast, overwritten, shortcut, with_out
 from minitensor.ops import ROWS
 
@@ -78,7 +79,7 @@ def _stored(function: Callable[..., Any], input: Tensor, inplace: bool, *more: A
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
     """Return ``max(input, 0)``, written over ``input`` if ``inplace``."""
-    return input.relu_() if inplace else _functions.relu(input)
+    return input.relu_() if inplace else offered.relu(input)
 
 
 def relu_(input: Tensor) -> Tensor:
@@ -222,7 +223,7 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     size = input.shape[dim]
     if size % 2:
         raise RuntimeError(f"Halving dimension must be even, but dimension {dim} is size {size}")
-    return input.narrow(dim, 0, size // 2) * _functions.sigmoid(input.narrow(dim, size // 2, size // 2))
+    return input.narrow(dim, 0, size // 2) * offered.sigmoid(input.narrow(dim, size // 2, size // 2))
 
 
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
@@ -253,7 +254,7 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
 
 def tanhshrink(input: Tensor) -> Tensor:
     """Return ``input - tanh(input)``."""
-    return input - _functions.tanh(input)
+    return input - offered.tanh(input)
 
 
 @with_out
@@ -290,12 +291,12 @@ _threshold = threshold
 
 def tanh(input: Tensor) -> Tensor:
     """Return the hyperbolic tangent."""
-    return _functions.tanh(input)
+    return offered.tanh(input)
 
 
 def sigmoid(input: Tensor) -> Tensor:
     """Return ``1 / (1 + exp(-input))``."""
-    return _functions.sigmoid(input)
+    return offered.sigmoid(input)
 
 
 def _softmax_dim(name: str, rank: int) -> int:
@@ -344,7 +345,7 @@ def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: floa
     else:
         uniform = rand(tuple(logits.shape), dtype=logits.dtype, device=logits.device)
         gumbels = -log(-log(1 - uniform))
-    soft = _functions.softmax((logits + gumbels) / tau, dim)
+    soft = offered.softmax((logits + gumbels) / tau, dim)
     if not hard:
         return soft
     places = soft.detach().argmax(dim, keepdim=True)

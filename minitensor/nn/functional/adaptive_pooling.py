@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from minitensor._C import Tensor, int64
-from minitensor._functions import arange, cat, full, gather, rand
+from minitensor._functions.offered import arange, cat, full, gather, rand
 from minitensor.composite import composite
 from minitensor.composite.registry import autocast
 from minitensor.nn.functional.arguments import ntuple, spatial

@@ -6,13 +6,14 @@ import math
 import warnings
 from typing import Any
 
-from minitensor import _C, _functions
+from minitensor import _C
 from minitensor._C import Tensor
-from minitensor._functions import broadcast_shapes, cat, full, matmul, softmax, where
+from minitensor._functions import offered
+from minitensor._functions.offered import broadcast_shapes, cat, full, matmul, softmax, where
 from minitensor._warning import users_level
 from minitensor.composite.registry import autocast
 from minitensor.ops import ROWS
-from minitensor.ops.attention import attention_scores, attention_weights
+from minitensor.ops.nn.attention import attention_scores, attention_weights
 
 __all__ = ["multi_head_attention_forward", "scaled_dot_product_attention"]
 
@@ -111,7 +112,7 @@ def _canonical_mask(mask: Tensor | None, name: str, dtype: Any, other: Tensor | 
             stacklevel=users_level(),
         )
     if mask.dtype == _C.bool:
-        return where(mask, float("-inf"), _functions.zeros((), dtype=dtype))
+        return where(mask, float("-inf"), offered.zeros((), dtype=dtype))
     return mask
 
 
@@ -269,7 +270,7 @@ def multi_head_attention_forward(
     k = static_k if static_k is not None else k.reshape((k.shape[0], count * num_heads, depth)).transpose(0, 1)
     v = static_v if static_v is not None else v.reshape((v.shape[0], count * num_heads, depth)).transpose(0, 1)
     if add_zero_attn:
-        zeros = _functions.zeros(count * num_heads, 1, depth, dtype=k.dtype, device=k.device)
+        zeros = offered.zeros(count * num_heads, 1, depth, dtype=k.dtype, device=k.device)
         k, v = cat([k, zeros], 1), cat([v, zeros], 1)
         attn_mask, key_padding_mask = _one_more(attn_mask), _one_more(key_padding_mask)
     source = k.shape[1]
@@ -308,4 +309,4 @@ def _one_more(mask: Tensor | None) -> Tensor | None:
     """Return a mask for one key more, which is not hidden."""
     if mask is None:
         return None
-    return cat([mask, _functions.zeros(*mask.shape[:-1], 1, dtype=mask.dtype, device=mask.device)], -1)
+    return cat([mask, offered.zeros(*mask.shape[:-1], 1, dtype=mask.dtype, device=mask.device)], -1)

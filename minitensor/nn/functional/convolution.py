@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from minitensor import _C, _functions
+from minitensor import _C
 from minitensor._C import bfloat16, float16, float32
-from minitensor._functions import imag, real
+from minitensor._functions import offered
+from minitensor._functions.offered import imag, real
 from minitensor.composite import composite
 from minitensor.composite.padding import pad
 from minitensor.composite.registry import autocast, shortcut
@@ -93,7 +94,7 @@ def _by_parts(convolve: Callable[[_C.Tensor, _C.Tensor], _C.Tensor], input: _C.T
         raise RuntimeError(f"Input type ({input.dtype}) and weight type ({weight.dtype}) should be the same")
     a, b, c, d = real(input), imag(input), real(weight), imag(weight)
     first, second = convolve(a, c), convolve(b, d)
-    return _functions.complex(first - second, convolve(a + b, c + d) - first - second)
+    return offered.complex(first - second, convolve(a + b, c + d) - first - second)
 
 
 @composite(method=False)
@@ -328,7 +329,7 @@ def conv_tbc(input: _C.Tensor, weight: _C.Tensor, bias: _C.Tensor, pad: int = 0)
 def _moved(move: Callable[[_C.Tensor], _C.Tensor], input: _C.Tensor) -> _C.Tensor:
     """Return what `move`, which takes real numbers, makes of numbers of any kind."""
     if input.is_complex():
-        return _functions.complex(move(real(input)), move(imag(input)))
+        return offered.complex(move(real(input)), move(imag(input)))
     if input.dtype == _C.bool:
         return move(input.to(float32)).to(_C.bool)
     return move(input)

@@ -7,7 +7,7 @@ from typing import Any
 
 from minitensor import _C
 from minitensor._C import Tensor, int64
-from minitensor._functions import tensor, where
+from minitensor._functions.offered import tensor, where
 from minitensor.composite import composite
 from minitensor.composite.registry import autocast
 from minitensor.nn.functional.arguments import REDUCTIONS

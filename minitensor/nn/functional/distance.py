@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from minitensor import _C
 from minitensor._C import Tensor
-from minitensor._functions import broadcast_shapes, sub, where
+from minitensor._functions.offered import broadcast_shapes, sub, where
 from minitensor.composite import composite
 from minitensor.composite.distance import pdist
 from minitensor.composite.registry import autocast

@@ -8,10 +8,10 @@ from typing import Any
 
 from minitensor import _C
 from minitensor._C import Tensor, float32, float64
-from minitensor._functions import rand
+from minitensor._functions.offered import rand
 from minitensor._warning import users_level
 from minitensor.composite import composite
-from minitensor.composite import random_torch as torch_
+from minitensor.composite.random import torch_numbers as torch_
 from minitensor.composite.registry import shortcut
 
 __all__ = ["alpha_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout"]

@@ -7,9 +7,9 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from minitensor import _functions
 from minitensor._C import Tensor, int64
-from minitensor._functions import floor, linspace, matmul, ones, stack, where, zeros
+from minitensor._functions import offered
+from minitensor._functions.offered import floor, linspace, matmul, ones, stack, where, zeros
 from minitensor._warning import users_level
 from minitensor.composite import composite
 from minitensor.composite.registry import autocast
@@ -140,7 +140,7 @@ def grid_sample(
         return _bicubic(input, points, padding_mode, align_corners)
     points = [_placed(p, sizes[d], padding_mode, align_corners) for d, p in enumerate(points)]
     if mode == "nearest":
-        return _at(input, [_functions.round(p.detach()) for p in points])
+        return _at(input, [offered.round(p.detach()) for p in points])
     low = [floor(p.detach()) for p in points]
     part = [p - q for p, q in zip(points, low, strict=True)]
     result: Any = None

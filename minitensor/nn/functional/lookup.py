@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from minitensor import _C, _functions
+from minitensor import _C
 from minitensor._C import Tensor, bfloat16, float16, float32, int64
-from minitensor._functions import arange, cat, full, gather, searchsorted, where
+from minitensor._functions import offered
+from minitensor._functions.offered import arange, cat, full, gather, searchsorted, where
 from minitensor.autograd import no_grad
 from minitensor.composite import composite
 from minitensor.composite.registry import shortcut
@@ -20,8 +21,8 @@ def _renormalize(weight: Tensor, indices: Tensor, max_norm: float, norm_type: fl
     from minitensor.nn.functional.distance import vector_norm
 
     with no_grad():
-        used = _functions.zeros(weight.shape[0], dtype=weight.dtype, device=weight.device).index_add(
-            0, indices.reshape(-1), _functions.ones(indices.numel(), dtype=weight.dtype, device=weight.device)
+        used = offered.zeros(weight.shape[0], dtype=weight.dtype, device=weight.device).index_add(
+            0, indices.reshape(-1), offered.ones(indices.numel(), dtype=weight.dtype, device=weight.device)
         )
         norms = vector_norm(weight, norm_type, 1, keepdim=True)
         factor = where((norms > max_norm) & (used.unsqueeze(1) > 0), max_norm / (norms + 1e-7), 1.0)
@@ -195,8 +196,8 @@ def _bag_of_each(starts: Tensor, count: int) -> Tensor:
 
 
 def _bag_sizes(bags: Tensor, count: int, counted: Tensor | None) -> Tensor:
-    ones = _functions.ones(bags.numel(), dtype=int64, device=bags.device) if counted is None else counted.to(int64)
-    return _functions.zeros(count, dtype=int64, device=bags.device).index_add(0, bags, ones)
+    ones = offered.ones(bags.numel(), dtype=int64, device=bags.device) if counted is None else counted.to(int64)
+    return offered.zeros(count, dtype=int64, device=bags.device).index_add(0, bags, ones)
 
 
 def _bag_maximum(rows: Tensor, starts: Tensor, counted: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -204,7 +205,7 @@ def _bag_maximum(rows: Tensor, starts: Tensor, counted: Tensor | None) -> tuple[
     count, total = starts.numel(), rows.shape[0]
     if count == 0 or total == 0:
         nothing = rows.new_zeros((count, rows.shape[1])) + rows.sum() * 0
-        return nothing, _functions.zeros(count, rows.shape[1], dtype=int64, device=rows.device)
+        return nothing, offered.zeros(count, rows.shape[1], dtype=int64, device=rows.device)
     ends = cat([starts[1:], full((1,), total, dtype=int64, device=starts.device)])
     longest = max(int((ends - starts).max().item()), 1)
     places = starts.unsqueeze(1) + arange(longest, device=starts.device)
@@ -248,7 +249,7 @@ def _torch_embedding_bag(
     counted = indices != padding if padding >= 0 else None
     bags = _bag_of_each(starts, indices.numel())
     if mode == 0:
-        zeros = _functions.zeros(offsets.numel(), dtype=indices.dtype, device=indices.device)
+        zeros = offered.zeros(offsets.numel(), dtype=indices.dtype, device=indices.device)
         return result, (bags if padding >= 0 else bags[:0]).to(indices.dtype), zeros, zeros.clone()
     sizes = _bag_sizes(bags, count, counted).to(indices.dtype)
     if mode == 1:
@@ -288,5 +289,5 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         raise RuntimeError("num_classes should be positive")
     elif largest >= num_classes:
         raise RuntimeError("Class values must be smaller than num_classes.")
-    rows = _functions.zeros((*tensor.shape, num_classes), dtype=int64, device=tensor.device)
+    rows = offered.zeros((*tensor.shape, num_classes), dtype=int64, device=tensor.device)
     return rows.scatter_(-1, tensor.unsqueeze(-1), 1)

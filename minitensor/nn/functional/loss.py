@@ -7,14 +7,14 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from minitensor import _functions
 from minitensor._C import Tensor
-from minitensor._functions import exp, log, minimum, where
+from minitensor._functions import offered
+from minitensor._functions.offered import exp, log, minimum, where
 from minitensor._warning import users_level
 from minitensor.composite import composite
 from minitensor.composite.registry import autocast
 from minitensor.nn.functional.arguments import REDUCTIONS, reduced, reduction_of
-from minitensor.ops.fused_gradients import logits_loss, smooth_l1, squared_difference
+from minitensor.ops.nn.fused_gradients import logits_loss, smooth_l1, squared_difference
 
 __all__ = [
     "binary_cross_entropy",
@@ -277,7 +277,7 @@ def gaussian_nll_loss(
     ``eps`` at least, which its gradient does not see.
     """
     if not isinstance(var, Tensor):
-        var = _functions.full(tuple(input.shape), var, dtype=input.dtype, device=input.device)
+        var = offered.full(tuple(input.shape), var, dtype=input.dtype, device=input.device)
     if bool((var.detach() < 0).any()):
         raise ValueError("var has negative entry/entries")
     if var.shape != input.shape:

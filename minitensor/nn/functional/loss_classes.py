@@ -6,7 +6,7 @@ from typing import Any
 
 from minitensor import _C
 from minitensor._C import Tensor, int64
-from minitensor._functions import arange, gather, log_softmax, where, zeros
+from minitensor._functions.offered import arange, gather, log_softmax, where, zeros
 from minitensor.composite.registry import autocast, shortcut
 from minitensor.nn.functional.arguments import REDUCTIONS, reduced, reduction_of
 from minitensor.ops import ROWS

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from minitensor import _C
 from minitensor._C import Tensor, float32
-from minitensor._functions import ones, rand, var_mean
+from minitensor._functions.offered import ones, rand, var_mean
 from minitensor.composite import composite
-from minitensor.composite import random_torch as torch_
+from minitensor.composite.random import torch_numbers as torch_
 from minitensor.composite.registry import autocast
 from minitensor.nn.functional.normalization import _torch_batch_norm, _torch_group_norm, layer_norm
 from minitensor.ops import ROWS

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from minitensor import _C
 from minitensor._C import Tensor
-from minitensor._functions import cat, matmul, stack
-from minitensor.composite.contraction import FUSED, bilinear, fused_addmm
+from minitensor._functions.offered import cat, matmul, stack
+from minitensor.composite.linalg.contraction import FUSED, bilinear, fused_addmm
 from minitensor.composite.registry import autocast, shortcut, with_out
 from minitensor.ops import ROWS
 

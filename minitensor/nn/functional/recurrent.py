@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from minitensor._C import Tensor, float32, float64
-from minitensor._functions import cat, relu, sigmoid, stack, tanh, tensor, zeros
+from minitensor._functions.offered import cat, relu, sigmoid, stack, tanh, tensor, zeros
 from minitensor.composite import composite
 from minitensor.composite.registry import autocast
 from minitensor.nn.functional.dropout import dropout as _dropout
-from minitensor.ops.recurrent import MODES, recurrent
+from minitensor.ops.nn.recurrent import MODES, recurrent
 
 __all__: list[str] = []
 

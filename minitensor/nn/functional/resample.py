@@ -15,7 +15,7 @@ from typing import Any
 
 from minitensor import _C
 from minitensor._C import Tensor, bfloat16, float16, float32, float64, int32, int64, uint8
-from minitensor._functions import tensor
+from minitensor._functions.offered import tensor
 from minitensor._warning import users_level
 from minitensor.composite.numbers import number
 from minitensor.ops import ROWS

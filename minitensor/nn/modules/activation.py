@@ -6,7 +6,7 @@ import warnings
 from typing import Any
 
 from minitensor._C import Tensor
-from minitensor._functions import empty, sigmoid, tanh
+from minitensor._functions.offered import empty, sigmoid, tanh
 from minitensor._warning import users_level
 from minitensor.nn import functional as F
 from minitensor.nn import init

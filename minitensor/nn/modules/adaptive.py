@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from minitensor._C import Tensor
-from minitensor._functions import argmax, cat
+from minitensor._functions.offered import argmax, cat
 from minitensor.nn import functional as F
 from minitensor.nn.modules.container import ModuleList, Sequential
 from minitensor.nn.modules.linear import Linear

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from minitensor._C import Tensor
-from minitensor._functions import empty
+from minitensor._functions.offered import empty
 from minitensor.nn import functional as F
 from minitensor.nn import init
 from minitensor.nn.modules.linear import NonDynamicallyQuantizableLinear

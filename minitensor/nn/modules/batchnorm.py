@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from minitensor import _functions
 from minitensor._C import Tensor
-from minitensor._functions import empty, ones, zeros
+from minitensor._functions import offered
+from minitensor._functions.offered import empty, ones, zeros
 from minitensor.nn import functional as F
 from minitensor.nn import init
 from minitensor.nn.modules.lazy import LazyModuleMixin
@@ -66,7 +66,7 @@ class _NormBase(Module):
         tracked = track_running_stats
         self.register_buffer("running_mean", zeros(num_features, device=device, dtype=dtype) if tracked else None)
         self.register_buffer("running_var", ones(num_features, device=device, dtype=dtype) if tracked else None)
-        self.register_buffer("num_batches_tracked", _functions.tensor(0, device=device) if tracked else None)
+        self.register_buffer("num_batches_tracked", offered.tensor(0, device=device) if tracked else None)
         self.reset_parameters()
 
     def reset_running_stats(self) -> None:
@@ -100,7 +100,7 @@ class _NormBase(Module):
         if self.track_running_stats and (local_metadata.get("version") or 0) < 2:
             # The first version didn't count batches.
             own = self.num_batches_tracked
-            count = own if own is not None and not own.is_meta else _functions.tensor(0)
+            count = own if own is not None and not own.is_meta else offered.tensor(0)
             state_dict.setdefault(prefix + "num_batches_tracked", count)
         super()._load_from_state_dict(state_dict, prefix, local_metadata, *others)
 
@@ -174,7 +174,7 @@ class _LazyNormBase(LazyModuleMixin, _NormBase):
         if track_running_stats:
             self.running_mean = UninitializedBuffer(device=device, dtype=dtype)
             self.running_var = UninitializedBuffer(device=device, dtype=dtype)
-            self.num_batches_tracked = _functions.tensor(0, device=device)
+            self.num_batches_tracked = offered.tensor(0, device=device)
 
     def reset_parameters(self) -> None:
         """Start anew, if there is anything yet."""

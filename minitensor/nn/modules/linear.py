@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from minitensor._C import Tensor
-from minitensor._functions import empty
+from minitensor._functions.offered import empty
 from minitensor.autograd import no_grad
 from minitensor.nn import functional as F
 from minitensor.nn import init

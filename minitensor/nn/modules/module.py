@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from minitensor import _C
 from minitensor._C import Tensor, float16, float32, float64
-from minitensor._functions import empty_like
+from minitensor._functions.offered import empty_like
 from minitensor.autograd import no_grad
 from minitensor.autograd.gradients import clear_gradients
 from minitensor.nn.modules.calls import (

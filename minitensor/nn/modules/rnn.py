@@ -9,7 +9,7 @@ from typing import Any
 import minitensor
 from minitensor import _C
 from minitensor._C import Tensor
-from minitensor._functions import empty, zeros
+from minitensor._functions.offered import empty, zeros
 from minitensor._warning import users_level
 from minitensor.nn import init
 from minitensor.nn.modules.module import Module

@@ -9,7 +9,7 @@ from typing import Any
 
 from minitensor import _C
 from minitensor._C import Tensor
-from minitensor._functions import full, triu
+from minitensor._functions.offered import full, triu
 from minitensor._warning import users_level
 from minitensor.nn import functional as F
 from minitensor.nn import init

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from minitensor._functions import zeros
+from minitensor._functions.offered import zeros
 
 __all__ = ["Bucket", "GradBucket", "bucket_assignment"]
 

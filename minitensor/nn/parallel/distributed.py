@@ -12,7 +12,7 @@ from typing import Any
 from minitensor import _C
 from minitensor import distributed as dist
 from minitensor._C import int64, is_grad_enabled
-from minitensor._functions import ones, tensor, zeros
+from minitensor._functions.offered import ones, tensor, zeros
 from minitensor._warning import users_level
 from minitensor.distributed.algorithms.join import Join, Joinable, JoinHook
 from minitensor.distributed.coalesced import broadcast_coalesced

@@ -12,7 +12,7 @@ from typing import Any
 
 from minitensor import _C
 from minitensor._C import Tensor
-from minitensor._functions import cat
+from minitensor._functions.offered import cat
 from minitensor.nn.modules.module import Module
 
 __all__ = ["gather", "parallel_apply", "replicate", "scatter", "scatter_kwargs"]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from minitensor import _C, _functions
+from minitensor import _C
 from minitensor import distributed as dist
 from minitensor._C import Tensor, float32, float64, int32
-from minitensor._functions import cat, nonzero, zeros, zeros_like
+from minitensor._functions import offered
+from minitensor._functions.offered import cat, nonzero, zeros, zeros_like
 from minitensor.autograd import no_grad
 from minitensor.autograd.hooks import register
 from minitensor.distributed import _functional_collectives as functional
@@ -104,7 +105,7 @@ class Reducer:
         if self.rebuild and self.passes == 2:
             # Rank 0 may have had no pass, where some have no inputs.
             whole = len(self.came) == len(self.parameters)
-            order = _functions.tensor(self.came if whole else [-1] * len(self.parameters))
+            order = offered.tensor(self.came if whole else [-1] * len(self.parameters))
             dist.broadcast(order, group=self.group, group_src=0)
             if int(order[0]) < 0:
                 return
@@ -227,7 +228,7 @@ class Reducer:
         used = None
         if self.find_unused and not self.static:
             # A parameter that no process used keeps its gradient.
-            used = _functions.tensor([n not in self.locally_unused for n in range(len(self.parameters))], dtype=int32)
+            used = offered.tensor([n not in self.locally_unused for n in range(len(self.parameters))], dtype=int32)
             dist.all_reduce(used, group=self.group)
         with no_grad():
             for bucket in self.buckets:

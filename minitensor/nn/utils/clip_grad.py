@@ -7,10 +7,11 @@ import warnings
 from collections.abc import Iterable
 from typing import Any
 
-from minitensor import _functions, linalg
+from minitensor import linalg
 from minitensor._C import Tensor
-from minitensor._foreach import _foreach_clamp_max_, _foreach_clamp_min_, _foreach_mul_, _foreach_norm
-from minitensor._functions import stack
+from minitensor._functions import offered
+from minitensor._functions.foreach import _foreach_clamp_max_, _foreach_clamp_min_, _foreach_mul_, _foreach_norm
+from minitensor._functions.offered import stack
 from minitensor.autograd import no_grad
 
 __all__ = ["clip_grad_norm", "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
@@ -34,7 +35,7 @@ def _gradients(parameters: Tensors) -> list[Tensor]:
 
 def _total(tensors: list[Tensor], norm_type: float, error_if_nonfinite: bool, foreach: bool | None) -> Tensor:
     if not tensors:
-        return _functions.tensor(0.0)
+        return offered.tensor(0.0)
     _check_foreach(tensors, foreach)
     device = tensors[0].device
     norms = [norm.to(device) for norm in _foreach_norm(tensors, norm_type)]

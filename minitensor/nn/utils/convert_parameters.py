@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from minitensor._C import Tensor
-from minitensor._functions import cat
+from minitensor._functions.offered import cat
 
 __all__ = ["parameters_to_vector", "vector_to_parameters"]
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 from minitensor._C import Tensor
-from minitensor._functions import norm, ones_like, rand, rand_like, topk, zeros_like
+from minitensor._functions.offered import norm, ones_like, rand, rand_like, topk, zeros_like
 from minitensor.nn.modules.module import Module
 from minitensor.nn.utils.convert_parameters import parameters_to_vector
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Self
 
 from minitensor import nn
 from minitensor._C import Tensor, float16, float32, float64, int8, int16, int32, int64, uint8
-from minitensor._functions import arange, as_tensor, empty_like, full, sort, stack, tensor
+from minitensor._functions.offered import arange, as_tensor, empty_like, full, sort, stack, tensor
 
 __all__ = [
     "PackedSequence",

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from minitensor import linalg
 from minitensor._C import Tensor
-from minitensor._functions import dot, mv
+from minitensor._functions.offered import dot, mv
 from minitensor.autograd import no_grad
 from minitensor.nn.functional import normalize
 from minitensor.nn.modules.conv import _ConvTransposeNd

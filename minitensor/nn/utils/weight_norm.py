@@ -6,7 +6,7 @@ import warnings
 from typing import Any, TypeVar
 
 from minitensor._C import Tensor
-from minitensor._functions import norm_except_dim
+from minitensor._functions.offered import norm_except_dim
 from minitensor._warning import users_level
 from minitensor.nn.modules.module import Module
 from minitensor.nn.parameter import Parameter, is_lazy

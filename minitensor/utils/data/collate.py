@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, 
 from typing import Any
 
 from minitensor._C import Tensor, float64
-from minitensor._functions import as_tensor, stack, tensor
+from minitensor._functions.offered import as_tensor, stack, tensor
 
 __all__ = ["collate", "default_collate", "default_collate_fn_map", "default_convert"]
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 from minitensor._C import Tensor
-from minitensor._functions import randperm
+from minitensor._functions.offered import randperm
 from minitensor.random import Generator, default_generator
 
 __all__ = [

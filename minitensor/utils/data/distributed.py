@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
-from minitensor._functions import randperm
+from minitensor._functions.offered import randperm
 from minitensor.random import Generator
 from minitensor.utils.data.sampler import Sampler
 

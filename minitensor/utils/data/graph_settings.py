@@ -7,7 +7,7 @@ import warnings
 from typing import Any
 
 from minitensor._C import int64
-from minitensor._functions import empty
+from minitensor._functions.offered import empty
 from minitensor.random import Generator
 from minitensor.utils.data.datapipes.iter.sharding import SHARDING_PRIORITIES
 from minitensor.utils.data.graph import traverse_dps

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 from minitensor._C import float64, int64
-from minitensor._functions import as_tensor, empty, multinomial, randint, randperm
+from minitensor._functions.offered import as_tensor, empty, multinomial, randint, randperm
 from minitensor.random import Generator
 
 __all__ = [

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from minitensor._C import set_num_threads
-from minitensor._functions import manual_seed
+from minitensor._functions.offered import manual_seed
 from minitensor.multiprocessing.messages import Channel
 from minitensor.random import Generator
 from minitensor.utils.data.datapipes.datapipe import IterDataPipe, MapDataPipe

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from minitensor._C import int64
-from minitensor._functions import empty
+from minitensor._functions.offered import empty
 from minitensor.utils.data.datapipes.datapipe import IterDataPipe
 from minitensor.utils.data.datapipes.decorators import functional_datapipe
 from minitensor.utils.data.datapipes.functions import length_of

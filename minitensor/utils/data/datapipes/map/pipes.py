@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from minitensor._C import int64
-from minitensor._functions import empty
+from minitensor._functions.offered import empty
 from minitensor.utils.data.datapipes.datapipe import DataChunk, IterDataPipe, MapDataPipe
 from minitensor.utils.data.datapipes.decorators import functional_datapipe
 from minitensor.utils.data.datapipes.functions import length_of, warn_of_unpicklable

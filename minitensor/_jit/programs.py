@@ -2,7 +2,7 @@
 
 What a program is to have recorded the core decides (`csrc/trace/policy/policy.h`); most of the time that is little or
 nothing. So the compiler isn't imported before there is something to compile, nor for what an earlier process had
-compiled (`_kept_plans.py`). What became of the runs of the program is kept at its end, beside the code that was
+compiled (`kept_plans.py`). What became of the runs of the program is kept at its end, beside the code that was
 compiled for it: by the program's file, in a private folder. It is a hint for the next process, which no result
 depends on.
 """
@@ -97,7 +97,7 @@ def begin(number: int, folder: str | None) -> None:
         _C.set_submit_hook(_submit)
         _C.set_recall_hook(_recall)
         if before:
-            from minitensor._kept_plans import compiler_sources
+            from minitensor._jit.kept_plans import compiler_sources
 
             compiler_sources()  # read by the time that a plan is recalled
     _C.begin_program()
@@ -120,7 +120,7 @@ def _end(file: _FileOfRuns | None, before: bytes | None) -> None:
 
 
 def _submit(number: int, signature: bytes, described: Any) -> bool:
-    from minitensor._hooks import compile_elsewhere
+    from minitensor._jit.hooks import compile_elsewhere
 
     return compile_elsewhere(number, signature, described)
 
@@ -129,15 +129,15 @@ def _recall(number: int, signature: bytes) -> tuple[bytes, list[tuple[int, Any]]
     """The plan that a helper has kept for what the program has recorded: with the code of its launches, and a name."""
     if begun is None or begun.folder is None or _C.options_id() != begun.number:
         return None
-    from minitensor import _hooks, _kept_plans
+    from minitensor._jit import hooks, kept_plans
 
     try:
         if begun.trusted is None:
-            begun.trusted = _kept_plans.why_untrusted(os.path.realpath(begun.folder)) is None
+            begun.trusted = kept_plans.why_untrusted(os.path.realpath(begun.folder)) is None
         if not begun.trusted:
             return None
-        path = _kept_plans.path_of(begun.folder, number)
-        kept = _kept_plans.load(path, begun.flags, _hooks.processor(), signature)
+        path = kept_plans.path_of(begun.folder, number)
+        kept = kept_plans.load(path, begun.flags, hooks.processor(), signature)
         if kept is None:
             return None
         code = []
@@ -145,7 +145,7 @@ def _recall(number: int, signature: bytes) -> tuple[bytes, list[tuple[int, Any]]
             try:
                 code.append(_C.load_object_code(image, "entry", imports))
             except NotImplementedError:
-                code.append(_hooks.link_code(image, "entry", imports))
+                code.append(hooks.link_code(image, "entry", imports))
     except (OSError, RuntimeError):
         return None
     begun.recalled += 1
@@ -179,7 +179,7 @@ class _FileOfRuns:
 
     def load(self) -> bytes | None:
         """What an earlier process kept; None if there is nothing that is sound."""
-        from minitensor._kept_plans import read_private
+        from minitensor._jit.kept_plans import read_private
 
         try:
             if not _is_private(os.stat(self.folder)):

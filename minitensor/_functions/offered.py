@@ -3,7 +3,7 @@
 from minitensor import (
     _C,
     _config,
-    _tensor_str,
+    _tensor,
     composite,
     creation,
     dtypes,
@@ -14,7 +14,7 @@ from minitensor import (
     typed_tensors,
 )
 from minitensor._C import Tensor
-from minitensor._checked import checked, function_form, not_overridden
+from minitensor._functions.checked import checked, function_form, not_overridden
 from minitensor.composite import COMPOSITES
 from minitensor.ops import ROWS
 
@@ -54,8 +54,8 @@ values_copy = checked(COMPOSITES["values_copy"].call)
 # _config
 show_config = not_overridden(_config.show_config)
 
-# _tensor_str
-set_printoptions = not_overridden(_tensor_str.set_printoptions)
+# _tensor.printing
+set_printoptions = not_overridden(_tensor.printing.set_printoptions)
 
 # composite.complex
 complex = checked(composite.complex._complex)
@@ -68,27 +68,6 @@ polar = checked(composite.complex.polar)
 real = checked(composite.complex.real)
 resolve_conj = checked(composite.complex.resolve_conj)
 resolve_neg = checked(composite.complex.resolve_neg)
-
-# composite.contraction
-addbmm = composite.contraction.addbmm
-addmm = composite.contraction.addmm
-addmv = composite.contraction.addmv
-addr = composite.contraction.addr
-baddbmm = composite.contraction.baddbmm
-bilinear = checked(composite.contraction.bilinear)
-bmm = composite.contraction.bmm
-chain_matmul = composite.contraction.chain_matmul
-cross = composite.contraction.cross
-dot = composite.contraction.dot
-ger = composite.contraction.outer
-inner = composite.contraction.inner
-kron = composite.contraction.kron
-mm = composite.contraction.mm
-mv = composite.contraction.mv
-outer = composite.contraction.outer
-tensordot = composite.contraction.tensordot
-trace = composite.contraction.trace
-vdot = composite.contraction.vdot
 
 # composite.copies
 narrow_copy = composite.copies.narrow_copy
@@ -129,9 +108,6 @@ gradient = checked(composite.differences.gradient)
 # composite.distance
 cdist = checked(composite.distance.cdist)
 pdist = checked(composite.distance.pdist)
-
-# composite.einsum
-einsum = checked(composite.einsum.einsum)
 
 # composite.indexing
 argwhere = composite.indexing.argwhere
@@ -181,36 +157,60 @@ clone = checked(composite.layout.clone)
 numel = checked(composite.layout.numel)
 slice_inverse = checked(composite.layout.slice_inverse)
 
-# composite.linalg
-cholesky = composite.linalg.cholesky
-cholesky_inverse = composite.linalg.cholesky_inverse
-cholesky_solve = composite.linalg.cholesky_solve
-det = composite.linalg.det
-eig = checked(composite.linalg.eig)
-geqrf = composite.linalg.geqrf
-inverse = composite.linalg.inverse
-logdet = checked(composite.linalg.logdet)
-lstsq = checked(composite.linalg.lstsq)
-lu = checked(composite.linalg.lu)
-lu_solve = composite.linalg.lu_solve
-lu_unpack = composite.linalg.lu_unpack
-matrix_exp = checked(composite.linalg.matrix_exp)
-matrix_power = composite.linalg.matrix_power
-matrix_rank = checked(composite.linalg.matrix_rank)
-orgqr = composite.linalg.orgqr
-ormqr = composite.linalg.ormqr
-pinverse = composite.linalg.pinverse
-qr = composite.linalg.qr
-slogdet = composite.linalg.slogdet
-solve = checked(composite.linalg.solve)
-svd = composite.linalg.svd
-symeig = checked(composite.linalg.symeig)
-triangular_solve = composite.linalg.triangular_solve
+# composite.linalg.contraction
+addbmm = composite.linalg.contraction.addbmm
+addmm = composite.linalg.contraction.addmm
+addmv = composite.linalg.contraction.addmv
+addr = composite.linalg.contraction.addr
+baddbmm = composite.linalg.contraction.baddbmm
+bilinear = checked(composite.linalg.contraction.bilinear)
+bmm = composite.linalg.contraction.bmm
+chain_matmul = composite.linalg.contraction.chain_matmul
+cross = composite.linalg.contraction.cross
+dot = composite.linalg.contraction.dot
+ger = composite.linalg.contraction.outer
+inner = composite.linalg.contraction.inner
+kron = composite.linalg.contraction.kron
+mm = composite.linalg.contraction.mm
+mv = composite.linalg.contraction.mv
+outer = composite.linalg.contraction.outer
+tensordot = composite.linalg.contraction.tensordot
+trace = composite.linalg.contraction.trace
+vdot = composite.linalg.contraction.vdot
 
-# composite.lowrank
-lobpcg = checked(composite.lowrank.lobpcg)
-pca_lowrank = checked(composite.lowrank.pca_lowrank)
-svd_lowrank = checked(composite.lowrank.svd_lowrank)
+# composite.linalg.einsum
+einsum = checked(composite.linalg.einsum.einsum)
+
+# composite.linalg.functions
+cholesky = composite.linalg.functions.cholesky
+cholesky_inverse = composite.linalg.functions.cholesky_inverse
+cholesky_solve = composite.linalg.functions.cholesky_solve
+det = composite.linalg.functions.det
+eig = checked(composite.linalg.functions.eig)
+geqrf = composite.linalg.functions.geqrf
+inverse = composite.linalg.functions.inverse
+logdet = checked(composite.linalg.functions.logdet)
+lstsq = checked(composite.linalg.functions.lstsq)
+lu = checked(composite.linalg.functions.lu)
+lu_solve = composite.linalg.functions.lu_solve
+lu_unpack = composite.linalg.functions.lu_unpack
+matrix_exp = checked(composite.linalg.functions.matrix_exp)
+matrix_power = composite.linalg.functions.matrix_power
+matrix_rank = checked(composite.linalg.functions.matrix_rank)
+orgqr = composite.linalg.functions.orgqr
+ormqr = composite.linalg.functions.ormqr
+pinverse = composite.linalg.functions.pinverse
+qr = composite.linalg.functions.qr
+slogdet = composite.linalg.functions.slogdet
+solve = checked(composite.linalg.functions.solve)
+svd = composite.linalg.functions.svd
+symeig = checked(composite.linalg.functions.symeig)
+triangular_solve = composite.linalg.functions.triangular_solve
+
+# composite.linalg.lowrank
+lobpcg = checked(composite.linalg.lowrank.lobpcg)
+pca_lowrank = checked(composite.linalg.lowrank.pca_lowrank)
+svd_lowrank = checked(composite.linalg.lowrank.svd_lowrank)
 
 # composite.metadata
 detach = checked(composite.metadata.detach)
@@ -271,21 +271,21 @@ rsub = composite.pointwise.rsub
 sub = composite.pointwise.sub
 subtract = composite.pointwise.sub
 
-# composite.random
-_sample_dirichlet = composite.random.sample_dirichlet
-_standard_gamma = composite.random.standard_gamma
-bernoulli = checked(composite.random.bernoulli)
-binomial = checked(composite.random.binomial)
-multinomial = checked(composite.random.multinomial)
-normal = checked(composite.random.normal)
-poisson = checked(composite.random.poisson)
-rand = checked(composite.random.rand)
-rand_like = checked(composite.random.rand_like)
-randint = checked(composite.random.randint)
-randint_like = checked(composite.random.randint_like)
-randn = checked(composite.random.randn)
-randn_like = checked(composite.random.randn_like)
-randperm = checked(composite.random.randperm)
+# composite.random.tensors
+_sample_dirichlet = composite.random.tensors.sample_dirichlet
+_standard_gamma = composite.random.tensors.standard_gamma
+bernoulli = checked(composite.random.tensors.bernoulli)
+binomial = checked(composite.random.tensors.binomial)
+multinomial = checked(composite.random.tensors.multinomial)
+normal = checked(composite.random.tensors.normal)
+poisson = checked(composite.random.tensors.poisson)
+rand = checked(composite.random.tensors.rand)
+rand_like = checked(composite.random.tensors.rand_like)
+randint = checked(composite.random.tensors.randint)
+randint_like = checked(composite.random.tensors.randint_like)
+randn = checked(composite.random.tensors.randn)
+randn_like = checked(composite.random.tensors.randn_like)
+randperm = checked(composite.random.tensors.randperm)
 
 # composite.reduction
 allclose = checked(composite.reduction.allclose)
@@ -746,7 +746,7 @@ unsqueeze_ = function_form(Tensor.unsqueeze_)
 xlogy_ = function_form(Tensor.xlogy_)
 zero_ = function_form(Tensor.zero_)
 
-# In minitensor/_functions_of_nn.py, which is imported when one of them is asked for.
+# In minitensor/_functions/offered_of_nn.py, which is imported when one of them is asked for.
 OF_NN = {
     "adaptive_avg_pool1d",
     "adaptive_max_pool1d",

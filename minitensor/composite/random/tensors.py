@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from minitensor import _C
-from minitensor.composite import random_torch as torch_
 from minitensor.composite.complex import _complex
 from minitensor.composite.creation import empty_like
 from minitensor.composite.layout import made_like, preserve_format
 from minitensor.composite.numbers import number
 from minitensor.composite.order import searchsorted
+from minitensor.composite.random import torch_numbers as torch_
 from minitensor.composite.registry import composite
 from minitensor.composite.shape import broadcast_shapes
 from minitensor.ops import random as _ops

@@ -129,7 +129,7 @@ class ColdStep:
     def minitensor():
         return Script(
             "import time, minitensor as mt\n"
-            "from benchmarks.cases_training import _clustered_step, _data\n"
+            "from benchmarks.cases.training import _clustered_step, _data\n"
             f"{IMPORT_COMPILER}\n"
             "step = _clustered_step(mt, *map(mt.from_numpy, _data()))\n"
             "start = time.perf_counter()\n"

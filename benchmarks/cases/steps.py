@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks import steps
 from benchmarks.case import OURS, Script, Snippet, at_most, case, within
-from benchmarks.cases_training import IMPORT_COMPILER
+from benchmarks.cases.training import IMPORT_COMPILER
 
 PEERS = (at_most(1.0, "torch"), at_most(1.0, "torch_compile"), at_most(1.0, "jax"), at_most(1.0, "tensorflow"))
 

@@ -6,10 +6,11 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from minitensor import _C, _hooks
-from minitensor._checked import checked, checked_method, overridable_property
-from minitensor._copying import copy_tensor, deepcopy_tensor
-from minitensor._torch_function import NOT_OVERRIDDEN, torch_function
+from minitensor import _C
+from minitensor._functions.checked import checked, checked_method, overridable_property
+from minitensor._functions.torch_function import NOT_OVERRIDDEN, torch_function
+from minitensor._jit import hooks
+from minitensor._tensor.copying import copy_tensor, deepcopy_tensor
 from minitensor._warning import users_level
 from minitensor.composite import COMPOSITES
 from minitensor.composite.complex import imag, real
@@ -109,7 +110,7 @@ def _moves(device: Any, target: Any) -> bool:
         return True
     if target.type not in ("cuda", "jit_gpu"):
         return False
-    index = _hooks.cuda_module("context").current_device() if target.index is None else target.index
+    index = hooks.cuda_module("context").current_device() if target.index is None else target.index
     return bool(index != device.index)
 
 
@@ -125,7 +126,7 @@ def _cuda_device(device: Any) -> Any:
 
 def _to_device(tensor: Any, target: Any, non_blocking: bool) -> Any:
     if non_blocking and target.type == "cuda" and _C.is_pinned(tensor):
-        with _hooks.cuda_module("pinned").without_waiting():
+        with hooks.cuda_module("pinned").without_waiting():
             return _C.to_device(tensor, target)
     return _C.to_device(tensor, target)
 
@@ -500,7 +501,7 @@ def _format(self: Any, spec: str) -> str:
 
 
 def _repr(self: Any) -> str:
-    from minitensor._tensor_str import tensor_text
+    from minitensor._tensor.printing import tensor_text
 
     return tensor_text(self)
 

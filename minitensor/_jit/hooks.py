@@ -30,12 +30,12 @@ def start_from_environment() -> None:
     """Turn the JIT on if MT_JIT_FLAGS is set; called once, when minitensor is imported."""
     flags = os.environ.get("MT_JIT_FLAGS")
     if flags:
-        from minitensor import _programs
+        from minitensor._jit import programs
 
         # A program that is recorded, and nothing else: the compiler isn't needed before there is something to compile.
-        if (found := _programs.plain(flags)) is not None:
+        if (found := programs.plain(flags)) is not None:
             level, folder = found
-            _programs.begin(_programs.FIRST | (_programs.CAREFUL if level == 1 else 0), folder)
+            programs.begin(programs.FIRST | (programs.CAREFUL if level == 1 else 0), folder)
             return
         from minitensor_jit import api
 

@@ -6,9 +6,9 @@ import math
 from typing import Any
 
 from minitensor import _C
-from minitensor.composite import random_torch as torch_
 from minitensor.composite.numbers import number
-from minitensor.composite.random import (
+from minitensor.composite.random import torch_numbers as torch_
+from minitensor.composite.random.tensors import (
     TINY,
     check_probability,
     exponential_numbers,

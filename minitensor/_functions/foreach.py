@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from minitensor import _C
+from minitensor import _C, _tensor  # noqa: F401  (which has the methods)
 
 __all__ = [
     "_foreach_abs",

@@ -1,7 +1,7 @@
 """Functions of nn.functional that the package offers too. Written by scripts/generate_functions."""
 
 import minitensor.nn.functional  # noqa: F401  (which enters them)
-from minitensor._checked import checked
+from minitensor._functions.checked import checked
 from minitensor.composite import COMPOSITES
 
 alpha_dropout = checked(COMPOSITES["alpha_dropout"].call)

@@ -1,0 +1,1 @@
+"""Ops that run in numerical libraries: LAPACK's kernels, shapes without running, threads, Ctrl-C."""
