@@ -610,6 +610,25 @@ def test_meta_tensors_have_no_data():
             mt.tensor(x, dtype=dtype, device="cpu")
 
 
+def test_sizes_are_ints():
+    class Three:
+        def __index__(self):
+            return 3
+
+    given = [True, np.int64(2), Three(), mt.tensor(4), mt.tensor([[5]], dtype=mt.uint8)]
+    size = mt.Size(given)
+    assert size == (1, 2, 3, 4, 5)
+    assert {type(n) for n in size} == {int}
+    assert mt.Size(mt.tensor([1, 2])) == (1, 2)
+    for wrong in (1.5, "a", None, mt.tensor(2.0)):
+        with pytest.raises(TypeError, match=r"takes an iterable of 'int'.*item 1 is"):
+            mt.Size([1, wrong])
+    with pytest.raises(ValueError, match="Overflow"):
+        mt.Size([2**63])
+    with pytest.raises(mt.InvalidArgumentError, match="can't be compiled: it needs a value"):
+        mt.function(lambda n: mt.zeros(2).expand(mt.Size([n, 2])), jit_compile=True)(mt.tensor(3))
+
+
 def test_sizes_stay_sizes():
     size = mt.ones(2, 3).shape
     longer, before = operator.add(size, (1,)), operator.add((1,), size)

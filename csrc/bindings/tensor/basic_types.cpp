@@ -247,6 +247,33 @@ PyGetSetDef device_getset[] = {
     {"index", slot<device_index>, nullptr, "The device's number, or None.", nullptr},
     {}};
 
+// Whatever is an integer becomes an int: a bool, NumPy's, a tensor of one.
+PyObject* size_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+    return guarded([&]() -> PyObject* {
+        PyRef self = checked(PyTuple_Type.tp_new(type, args, kwargs));
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(self.get()); ++i) {
+            PyObject* item = PyTuple_GET_ITEM(self.get(), i);
+            if (!PyLong_Check(item) || PyBool_Check(item)) {  // a size that varies is an int of a class of its own
+                PyRef number(PyNumber_Index(item));
+                if (!number && !PyErr_ExceptionMatches(PyExc_TypeError)) fail_python();
+                if (!number) {
+                    PyErr_Clear();
+                    fail_type(g_shown_package + ".Size() takes an iterable of 'int' (item " + std::to_string(i) +
+                              " is '" + Py_TYPE(item)->tp_name + "')");
+                }
+                if (PyBool_Check(number.get())) number = checked(PyNumber_Long(number.get()));
+                PyTuple_SET_ITEM(self.get(), i, number.release());
+                Py_DECREF(item);
+                item = PyTuple_GET_ITEM(self.get(), i);
+            }
+            int overflow;
+            if (PyLong_AsLongLongAndOverflow(item, &overflow); overflow)
+                fail_value("Overflow when unpacking long long");
+        }
+        return self.release();
+    });
+}
+
 PyObject* size_repr(PyObject* self) {
     PyRef list(PySequence_List(self));
     return list ? PyUnicode_FromFormat("%s.Size(%R)", g_shown_package.c_str(), list.get()) : nullptr;
@@ -459,6 +486,7 @@ bool init_dtypes(PyObject* module) {
     DeviceType_.tp_methods = device_methods;
     DeviceType_.tp_getset = device_getset;
     SizeType.tp_base = &PyTuple_Type;
+    SizeType.tp_new = slot<size_new>;
     SizeType.tp_repr = slot<size_repr>;
     SizeType.tp_methods = size_methods;
     size_number.nb_add = slot<size_add>;
