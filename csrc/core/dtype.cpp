@@ -8,13 +8,6 @@
 
 namespace mt {
 
-const char* torch_type_name(DType dtype) {
-    static constexpr const char* names[] = {"Bool",     "Byte",  "Char",   "UInt16",       "Short",
-                                            "UInt32",   "Int",   "UInt64", "Long",         "Half",
-                                            "BFloat16", "Float", "Double", "ComplexFloat", "ComplexDouble"};
-    return names[static_cast<size_t>(dtype)];
-}
-
 DType real_dtype(DType dtype) { return dtype == DType::C64 ? DType::F32 : dtype == DType::C128 ? DType::F64 : dtype; }
 DType complex_dtype(DType dtype) { return dtype == DType::F64 || dtype == DType::C128 ? DType::C128 : DType::C64; }
 
@@ -28,16 +21,16 @@ DType promote(DType a, DType b) {
     }
     // PyTorch's uint16, uint32 and uint64 only know themselves and the floating-point types.
     auto lonely = [](DType dtype) { return dtype == DType::U16 || dtype == DType::U32 || dtype == DType::U64; };
-    if ((lonely(a) || lonely(b)) && x->category != 2) {
+    if ((lonely(a) || lonely(b)) && x->category != kFloating) {
         fail(std::string("Promotion for uint16, uint32, uint64 types is not supported, attempted to promote ") +
              torch_type_name(left) + " and " + torch_type_name(right));
     }
-    if (x->category == 3) {
+    if (x->category == kComplex) {
         bool wide = a == DType::C128 || b == DType::C128 || b == DType::F64;
         return wide ? DType::C128 : DType::C64;
     }
     if (x->category > y->category) return a;
-    if (x->category == 2) {
+    if (x->category == kFloating) {
         if (x->itemsize != y->itemsize) return x->itemsize > y->itemsize ? a : b;
         return DType::F32;  // float16 with bfloat16
     }
@@ -49,7 +42,7 @@ DType promote(DType a, DType b) {
 
 bool can_cast(DType from, DType to) {
     const DTypeInfo &x = info(from), &y = info(to);
-    return x.category <= y.category || (x.category == 1 && y.category == 1);
+    return x.category <= y.category || (x.category == kInteger && y.category == kInteger);
 }
 
 DType ResultType::get(const Ambient& ambient) const {
@@ -58,7 +51,7 @@ DType ResultType::get(const Ambient& ambient) const {
         if (higher < 0) return lower;
         if (lower < 0 || category(higher) >= category(lower)) return higher;
         // The lower priority brings the category, and the default floating type its width.
-        if (category(higher) == 2 && category(lower) == 3)
+        if (category(higher) == kFloating && category(lower) == kComplex)
             return static_cast<int>(promote(static_cast<DType>(higher), DType::C64));
         // The one lower pair that is promoted: bool, which is in no type's way but PyTorch's lonely ones.
         if (higher == static_cast<int>(DType::Bool))

@@ -8,25 +8,31 @@
 
 namespace mt {
 
-enum class DType : uint8_t { Bool, U8, I8, U16, I16, U32, I32, U64, I64, F16, BF16, F32, F64, C64, C128, Count };
+// Each comes before those that a number of it is promoted to; the last, of packed and quantised elements, stands alone.
+enum Category : uint8_t { kBoolean, kInteger, kFloating, kComplex, kOtherCategory };
 
-// The types of elements in memory.
-#define MT_FOREACH_DTYPE(X) \
-    X(Bool, bool)           \
-    X(U8, uint8_t)          \
-    X(I8, int8_t)           \
-    X(U16, uint16_t)        \
-    X(I16, int16_t)         \
-    X(U32, uint32_t)        \
-    X(I32, int32_t)         \
-    X(U64, uint64_t)        \
-    X(I64, int64_t)         \
-    X(F16, half)            \
-    X(BF16, bfloat16)       \
-    X(F32, float)           \
-    X(F64, double)          \
-    X(C64, complex64)       \
-    X(C128, complex128)
+// The facts of every dtype, from which all lists are made: its C++ type, PyTorch's name, XLA's, the buffer protocol's,
+// that of PyTorch's messages, the category, whether it is signed.
+#define MT_FOREACH_DTYPE(X)                                                     \
+    X(Bool, bool, "bool", "pred", "?", "Bool", kBoolean, false)                 \
+    X(U8, uint8_t, "uint8", "u8", "B", "Byte", kInteger, false)                 \
+    X(I8, int8_t, "int8", "s8", "b", "Char", kInteger, true)                    \
+    X(U16, uint16_t, "uint16", "u16", "H", "UInt16", kInteger, false)           \
+    X(I16, int16_t, "int16", "s16", "h", "Short", kInteger, true)               \
+    X(U32, uint32_t, "uint32", "u32", "I", "UInt32", kInteger, false)           \
+    X(I32, int32_t, "int32", "s32", "i", "Int", kInteger, true)                 \
+    X(U64, uint64_t, "uint64", "u64", "Q", "UInt64", kInteger, false)           \
+    X(I64, int64_t, "int64", "s64", "q", "Long", kInteger, true)                \
+    X(F16, half, "float16", "f16", "e", "Half", kFloating, true)                \
+    X(BF16, bfloat16, "bfloat16", "bf16", "", "BFloat16", kFloating, true)      \
+    X(F32, float, "float32", "f32", "f", "Float", kFloating, true)              \
+    X(F64, double, "float64", "f64", "d", "Double", kFloating, true)            \
+    X(C64, complex64, "complex64", "c64", "Zf", "ComplexFloat", kComplex, true) \
+    X(C128, complex128, "complex128", "c128", "Zd", "ComplexDouble", kComplex, true)
+
+#define MT_ENUMERATOR(D, ...) D,
+enum class DType : uint8_t { MT_FOREACH_DTYPE(MT_ENUMERATOR) Count };
+#undef MT_ENUMERATOR
 
 // Those of the real numbers that every kernel is compiled for.
 #define MT_FOREACH_LOOP_DTYPE(X) \
@@ -39,7 +45,7 @@ enum class DType : uint8_t { Bool, U8, I8, U16, I16, U32, I32, U64, I64, F16, BF
 
 template <class T>
 struct DTypeOf;
-#define MT_DTYPE_OF(D, T)                        \
+#define MT_DTYPE_OF(D, T, ...)                   \
     template <>                                  \
     struct DTypeOf<T> {                          \
         static constexpr DType value = DType::D; \
@@ -48,29 +54,24 @@ MT_FOREACH_DTYPE(MT_DTYPE_OF)
 #undef MT_DTYPE_OF
 
 struct DTypeInfo {
-    const char* name;      // PyTorch's: float32
-    const char* hlo_name;  // XLA's: f32
-    const char* format;    // the buffer protocol's
+    const char* name;         // PyTorch's: float32
+    const char* hlo_name;     // XLA's: f32
+    const char* format;       // the buffer protocol's
     uint8_t itemsize;
-    uint8_t category;  // 0 bool, 1 integer, 2 floating, 3 complex
+    Category category;
     bool is_signed;
+    const char* torch_class;  // of PyTorch's messages and classes: Float
 };
 
-inline constexpr DTypeInfo kDTypes[] = {
-    {"bool", "pred", "?", 1, 0, false},        {"uint8", "u8", "B", 1, 1, false},
-    {"int8", "s8", "b", 1, 1, true},           {"uint16", "u16", "H", 2, 1, false},
-    {"int16", "s16", "h", 2, 1, true},         {"uint32", "u32", "I", 4, 1, false},
-    {"int32", "s32", "i", 4, 1, true},         {"uint64", "u64", "Q", 8, 1, false},
-    {"int64", "s64", "q", 8, 1, true},         {"float16", "f16", "e", 2, 2, true},
-    {"bfloat16", "bf16", "", 2, 2, true},      {"float32", "f32", "f", 4, 2, true},
-    {"float64", "f64", "d", 8, 2, true},       {"complex64", "c64", "Zf", 8, 3, true},
-    {"complex128", "c128", "Zd", 16, 3, true},
-};
+#define MT_FACTS(D, T, name, hlo, format, torch_class, category, is_signed) \
+    {name, hlo, format, sizeof(T), category, is_signed, torch_class},
+inline constexpr DTypeInfo kDTypes[] = {MT_FOREACH_DTYPE(MT_FACTS)};
+#undef MT_FACTS
 inline const DTypeInfo& info(DType dtype) { return kDTypes[static_cast<size_t>(dtype)]; }
 inline size_t itemsize(DType dtype) { return info(dtype).itemsize; }
-inline bool is_floating(DType dtype) { return info(dtype).category == 2; }
-inline bool is_complex(DType dtype) { return info(dtype).category == 3; }
-inline bool is_integral(DType dtype) { return info(dtype).category == 1; }  // without bool
+inline bool is_floating(DType dtype) { return info(dtype).category == kFloating; }
+inline bool is_complex(DType dtype) { return info(dtype).category == kComplex; }
+inline bool is_integral(DType dtype) { return info(dtype).category == kInteger; }  // without bool
 
 // The type in which elements of `dtype` are computed: loops are compiled for few types, and elements are converted when
 // they are read and written. Small integers compute in int32, uint32 in int64, float16 and bfloat16 in float32; what is
@@ -97,7 +98,7 @@ DType promote(DType a, DType b);
 // Whether PyTorch's rules let a result of type `from` be stored as `to`: any type of the same or a higher category.
 bool can_cast(DType from, DType to);
 // PyTorch's name of a dtype in its messages: Float, Long, Byte.
-const char* torch_type_name(DType dtype);
+inline const char* torch_type_name(DType dtype) { return info(dtype).torch_class; }
 
 class Ambient;
 

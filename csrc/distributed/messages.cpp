@@ -1,7 +1,6 @@
 #include "distributed/messages.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "core/error.h"
 
@@ -44,7 +43,7 @@ void MessageLane::add(const std::shared_ptr<Pending>& call) {
                 receives_.push_back(std::move(receive));  // the lane fails
                 return;
             }
-            std::memcpy(receive->data, it->data.data(), it->data.size());
+            std::copy(it->data.begin(), it->data.end(), receive->data);
             kept_.erase(it);
             finish(*receive);
             return;
@@ -55,7 +54,7 @@ void MessageLane::add(const std::shared_ptr<Pending>& call) {
         if (coming.got < kHeader || coming.into || !fits(coming.header, peer)) continue;
         deliver(*receive, coming.header, peer);
         if (!refused_.empty()) break;
-        std::memcpy(receive->data, coming.kept.data(), coming.got - kHeader);
+        std::copy_n(coming.kept.data(), coming.got - kHeader, receive->data);
         coming.kept.clear();
         coming.into = std::move(receive);
         return;

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 
 #include "core/error.h"
 #include "core/process/fork.h"
@@ -80,7 +79,7 @@ class MpiChannel final : public Channel {
             one.request = kMpiNoRequest;
         }
         const size_t count = std::min(size, one.data.size() - one.read);
-        std::memcpy(data, one.data.data() + one.read, count);
+        std::copy_n(one.data.data() + one.read, count, data);
         one.read += count;
         rests_ = 0;
         return count;

@@ -8,6 +8,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from sanitizers import SANITIZED
 
 from minitensor_jit.codegen.cpu.target import host_target
 from minitensor_jit.codegen.cpu.verify import verify
@@ -122,6 +123,7 @@ def test_signals_of_other_threads_go_where_they_went_before():
     """)
 
 
+@pytest.mark.skipif(SANITIZED, reason="a sanitizer has handlers of its own")
 def test_a_signal_without_a_handler_ends_the_process_while_llvm_runs():
     program = """
         import ctypes, signal, threading

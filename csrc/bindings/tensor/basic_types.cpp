@@ -79,21 +79,22 @@ PyObject* dtype_repr(PyObject* self) {
 }
 PyObject* dtype_reduce(PyObject* self, PyObject*) { return PyUnicode_FromString(info_of(self).name); }
 PyObject* dtype_itemsize(PyObject* self, void*) { return PyLong_FromSize_t(info_of(self).itemsize); }
-PyObject* dtype_is_floating(PyObject* self, void*) { return PyBool_FromLong(category_of(self) == 2); }
-PyObject* dtype_is_complex(PyObject* self, void*) { return PyBool_FromLong(category_of(self) == 3); }
+PyObject* dtype_is_floating(PyObject* self, void*) { return PyBool_FromLong(category_of(self) == kFloating); }
+PyObject* dtype_is_complex(PyObject* self, void*) { return PyBool_FromLong(category_of(self) == kComplex); }
 PyObject* dtype_is_signed(PyObject* self, void*) { return PyBool_FromLong(info_of(self).is_signed); }
 PyObject* dtype_compute(PyObject* self, void*) {
     return guarded([&] { return dtype_object(loop_dtype(dtype_of(self))); });
 }
 PyObject* dtype_to_real(PyObject* self, PyObject*) {
     if (!named_of(self)) return dtype_object(real_dtype(dtype_of(self)));
-    return category_of(self) == 3 ? dtype_object(DType::F16) : Py_NewRef(self);
+    return category_of(self) == kComplex ? dtype_object(DType::F16) : Py_NewRef(self);
 }
 PyObject* dtype_to_complex(PyObject* self, PyObject*) {
     return guarded([&] {
-        if (named_of(self) && category_of(self) == 3) return Py_NewRef(self);
+        if (named_of(self) && category_of(self) == kComplex) return Py_NewRef(self);
         DType dtype = dtype_of(self);
-        if (info(dtype).category < 2) fail(std::string("Unknown Complex ScalarType for ") + torch_type_name(dtype));
+        if (info(dtype).category < kFloating)
+            fail(std::string("Unknown Complex ScalarType for ") + torch_type_name(dtype));
         return dtype_object(complex_dtype(dtype));
     });
 }

@@ -154,8 +154,8 @@ void store(PyObject* data, DType dtype, const Dims& sizes, size_t depth, char*& 
     }
     Scalar scalar;
     if (!scalar_from(data, &scalar)) fail_type(std::string("could not convert ") + Py_TYPE(data)->tp_name);
-    if (scalar.tag == Scalar::Complex && type.category != 3) fail_type("must be real number, not complex");
-    if (type.category == 1) {
+    if (scalar.tag == Scalar::Complex && type.category != kComplex) fail_type("must be real number, not complex");
+    if (type.category == kInteger) {
         if (scalar.tag == Scalar::Float && std::isnan(scalar.f)) fail_value("cannot convert float NaN to integer");
         if (!fits(scalar, dtype))
             fail(std::string("value cannot be converted to type ") + type.name + " without overflow");

@@ -20,10 +20,10 @@ dlpack::DataType dlpack_type(DType dtype) {
         default: break;
     }
     const DTypeInfo& i = info(dtype);
-    uint8_t code = i.category == 3   ? dlpack::kComplex
-                   : i.category == 2 ? dlpack::kFloat
-                   : i.is_signed     ? dlpack::kInt
-                                     : dlpack::kUInt;
+    uint8_t code = i.category == kComplex    ? dlpack::kComplex
+                   : i.category == kFloating ? dlpack::kFloat
+                   : i.is_signed             ? dlpack::kInt
+                                             : dlpack::kUInt;
     return {code, bits, 1};
 }
 

@@ -63,7 +63,7 @@ void infer_sgn(Call& call) { same_shape(call, call.in(0).dtype, call.in(0).dtype
 
 void infer_angle(Call& call) {
     DType dtype = call.in(0).dtype;
-    DType compute = info(dtype).category < 2 ? call.ambient.default_dtype() : dtype;
+    DType compute = info(dtype).category < kFloating ? call.ambient.default_dtype() : dtype;
     same_shape(call, compute, real_dtype(compute));
 }
 

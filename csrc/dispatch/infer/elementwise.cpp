@@ -46,7 +46,7 @@ double largest(DType dtype) {
 }
 
 DType or_default_float(const Call& call, DType dtype) {
-    return info(dtype).category < 2 ? call.ambient.default_dtype() : dtype;
+    return info(dtype).category < kFloating ? call.ambient.default_dtype() : dtype;
 }
 
 void set_unary(Call& call, DType compute, DType result) {
@@ -77,7 +77,7 @@ bool is_bool(const Operand& operand) {
 void infer_bitwise(Call& call, const char* kernel) {
     require_tensor(call);
     DType dtype = result_type(call);
-    if (info(dtype).category >= 2) not_implemented(kernel, dtype);
+    if (info(dtype).category >= kFloating) not_implemented(kernel, dtype);
     set_broadcast(call, dtype, dtype);
 }
 
@@ -89,8 +89,9 @@ DType result_type(const Call& call) {
     if (call.operand_count == 2) {
         const Tensor *a = operands[0].tensor, *b = operands[1].tensor;
         if (a && b && a->dtype == b->dtype) return a->dtype;
-        if (const Tensor* only = a ? a : b; only && !(a && b) && operands[a ? 1 : 0].is_scalar &&
-                                            info(only->dtype).category >= operands[a ? 1 : 0].scalar.tag)
+        if (const Tensor* only = a ? a : b;
+            only && !(a && b) && operands[a ? 1 : 0].is_scalar &&
+            static_cast<uint8_t>(info(only->dtype).category) >= operands[a ? 1 : 0].scalar.tag)
             return only->dtype;
     }
     ResultType type;
@@ -115,11 +116,11 @@ void require_tensor(const Call& call) {
 
 bool fits(Scalar value, DType dtype) {
     const DTypeInfo& type = info(dtype);
-    if (value.tag == Scalar::Complex && type.category != 3 && type.category != 0) {
+    if (value.tag == Scalar::Complex && type.category != kComplex && type.category != kBoolean) {
         if (value.imag != 0.0) return false;
         value = Scalar::of(value.f);
     }
-    if (type.category == 1) {
+    if (type.category == kInteger) {
         double bits = std::ldexp(1.0, static_cast<int>(type.itemsize * 8 - type.is_signed));
         if (value.tag == Scalar::Float)
             return value.f >= (type.is_signed ? -bits : 0.0) &&
@@ -129,7 +130,7 @@ bool fits(Scalar value, DType dtype) {
         auto most = (int64_t{1} << (type.itemsize * 8 - type.is_signed)) - 1;
         return value.i >= (type.is_signed ? -most - 1 : -most) && value.i <= most;
     }
-    if (type.category < 2 || value.tag < Scalar::Float) return true;
+    if (type.category < kFloating || value.tag < Scalar::Float) return true;
     double most = largest(real_dtype(dtype));
     auto inside = [&](double x) { return !(x > most || x < -most) || x - x != 0.0; };
     return inside(value.f) && inside(value.imag);
@@ -192,13 +193,13 @@ void infer_logical_not(Call& call) { set_unary(call, DType::Bool, DType::Bool); 
 
 void infer_bitwise_not(Call& call) {
     DType dtype = call.in(0).dtype;
-    if (info(dtype).category >= 2) not_implemented("bitwise_not_cpu", dtype);
+    if (info(dtype).category >= kFloating) not_implemented("bitwise_not_cpu", dtype);
     set_unary(call, dtype, dtype);
 }
 
 void infer_float_test(Call& call) {
     DType dtype = call.in(0).dtype;
-    set_unary(call, info(dtype).category >= 2 ? dtype : DType::F32, DType::Bool);
+    set_unary(call, info(dtype).category >= kFloating ? dtype : DType::F32, DType::Bool);
 }
 
 // Binary -----------------------------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ void set(Call& call, DType compute, DType result) {
 
 void infer_promoted(Call& call) {
     DType dtype = result_type(call);
-    if (info(dtype).category < 2) dtype = call.ambient.default_dtype();
+    if (info(dtype).category < kFloating) dtype = call.ambient.default_dtype();
     set(call, dtype, dtype);
 }
 
@@ -63,7 +63,7 @@ void infer_integers(Call& call) {
 
 void infer_floats(Call& call) {
     DType dtype = result_type(call);
-    if (info(dtype).category < 2) refuse(call, dtype);
+    if (info(dtype).category < kFloating) refuse(call, dtype);
     set(call, dtype, dtype);
 }
 
@@ -73,7 +73,7 @@ void infer_lerp(Call& call) {
         if (const Tensor* t = call.operands[i].tensor; t && t->dtype != dtype)
             fail(std::string("expected dtype ") + torch_type_name(dtype) + " for `" + (i == 1 ? "end" : "weight") +
                  "` but got dtype " + torch_type_name(t->dtype));
-    if (info(dtype).category < 2) refuse(call, dtype);
+    if (info(dtype).category < kFloating) refuse(call, dtype);
     infer_floats(call);
 }
 
@@ -102,7 +102,7 @@ void infer_floats_with_number(Call& call) { infer_with_number(call, infer_floats
 
 void infer_float_formula(Call& call) {
     DType dtype = result_type(call);
-    if (info(dtype).category < 2) dtype = DType::F32;
+    if (info(dtype).category < kFloating) dtype = DType::F32;
     set(call, dtype, DType::Bool);
 }
 

@@ -81,7 +81,7 @@ void infer_masked_fill(Call& call) {
         if (value.tensor->ndim())
             fail("masked_fill_ only supports a 0-dimensional value tensor, but got tensor with " +
                  text(static_cast<int64_t>(value.tensor->ndim())) + " dimension(s).");
-        if (info(value.tensor->dtype).category == 3 && info(t.dtype).category < 3)
+        if (info(value.tensor->dtype).category == kComplex && info(t.dtype).category < kComplex)
             fail(std::string("value cannot be converted to type ") + torch_type_name(t.dtype) + " without overflow");
     } else {
         check_fits(value.scalar, t.dtype);
