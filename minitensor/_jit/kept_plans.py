@@ -156,7 +156,7 @@ def why_untrusted(folder: str) -> str | None:
 def read_private(path: str) -> bytes:
     """A file's bytes. A link is not followed: it could lead to a file of somebody else's.
 
-    What is no file, a pipe say, is not waited for.
+    What is no file, a pipe say, is not waited for. What memory doesn't hold is an OSError too.
     """
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
@@ -168,5 +168,7 @@ def read_private(path: str) -> bytes:
         # Files are put in place whole.
         with open(handle, "rb", closefd=False) as file:
             return file.read()
+    except (MemoryError, OverflowError) as error:
+        raise OSError(errno.EFBIG, "it is larger than memory", path) from error
     finally:
         os.close(handle)

@@ -488,6 +488,20 @@ def test_a_folder_in_the_place_of_an_entry_is_a_miss(cache):
     assert len(os.listdir("/proc/self/fd")) == handles
 
 
+def test_an_entry_that_memory_does_not_hold_is_a_miss(cache, monkeypatch):
+    cache.run()
+
+    def too_large(*_args, **_more):
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_kept_plans, "open", too_large, raising=False)
+        with pytest.raises(OSError, match="larger than memory"):
+            _kept_plans.read_private(str(cache.plans[0]))
+        assert cache.run() == MISS
+    assert cache.run() == HIT
+
+
 def test_code_for_all_sizes_is_loaded_from_disk(cache):
     """What is compiled for one size, and then for all, is found by another process as it stands there."""
 
