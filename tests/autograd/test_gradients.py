@@ -5,9 +5,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-import row_samples_pointwise
-from row_samples import DOMAINS, Operand, build, forms
-from row_samples_nn import OTHER_GRADIENT, WITHOUT_GRADIENT
+from row_samples import DOMAINS, Operand, build, forms, pointwise
+from row_samples.nn import OTHER_GRADIENT, WITHOUT_GRADIENT
 
 import minitensor as mt
 from minitensor.ops import ROWS
@@ -177,7 +176,7 @@ def test_every_row_that_gives_fractions_has_a_gradient_or_none_by_its_nature():
         and row.kind not in ("random", "creation")
         and name not in ("_view_read", "_view_write", "_assign", "_view_dtype")
     }
-    assert without == row_samples_pointwise.WITHOUT_GRADIENT | {
+    assert without == pointwise.WITHOUT_GRADIENT | {
         *WITHOUT_GRADIENT,
         "_flat_index",
         "isnan",

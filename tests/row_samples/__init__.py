@@ -11,13 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import row_samples_linalg
-import row_samples_nn
-import row_samples_pointwise
-import row_samples_reduction
-from row_samples_shape import DISTINCT, shape_forms
 
 import minitensor as mt
+from row_samples import linalg, nn, pointwise, reduction
+from row_samples.shape import DISTINCT, shape_forms
 
 DTYPES = ("bool", "uint8", "int32", "int64", "float32", "float64")
 OTHER_DTYPES = ("int8", "int16", "uint16", "uint32", "uint64", "float16", "bfloat16", "complex64", "complex128")
@@ -401,7 +398,7 @@ FORMS: dict[str, list[Form]] = {
 
 # Where a formula is smooth; elsewhere normal numbers will do.
 FORMS |= shape_forms(op, index)
-FORMS |= row_samples_nn.nn_forms(op, index)
+FORMS |= nn.nn_forms(op, index)
 DOMAINS = dict.fromkeys(
     ("log", "sqrt", "rsqrt", "reciprocal", "pow", "div", "remainder", "prod"), "positive"
 ) | dict.fromkeys(
@@ -422,13 +419,13 @@ DOMAINS = dict.fromkeys(
         "min_dim",
         "sort",
         *DISTINCT,
-        *row_samples_nn.DISTINCT,
+        *nn.DISTINCT,
     ),
     "distinct",
 )
 
 DOMAINS |= dict.fromkeys(("_mt19937_multinomial", "_mt19937_poisson", "_mt19937_binomial"), "fraction")
-for _samples in (row_samples_linalg, row_samples_pointwise, row_samples_reduction):
+for _samples in (linalg, pointwise, reduction):
     FORMS |= _samples.forms(op)
     DOMAINS |= _samples.DOMAINS
 
