@@ -495,9 +495,9 @@ def test_an_entry_that_memory_does_not_hold_is_a_miss(cache, monkeypatch):
         raise MemoryError
 
     with monkeypatch.context() as patch:
-        patch.setattr(_kept_plans, "open", too_large, raising=False)
+        patch.setattr(kept_plans, "open", too_large, raising=False)
         with pytest.raises(OSError, match="larger than memory"):
-            _kept_plans.read_private(str(cache.plans[0]))
+            kept_plans.read_private(str(cache.plans[0]))
         assert cache.run() == MISS
     assert cache.run() == HIT
 
