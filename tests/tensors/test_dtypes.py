@@ -638,3 +638,17 @@ def test_sizes_stay_sizes():
     assert repr(size) == "minitensor.Size([2, 3])"
     assert size.numel() == 6
     assert size[0] == 2
+
+
+def test_a_tensor_without_dimensions_is_an_int_among_sizes_and_dims():
+    x, two, zero = mt.arange(6.0).view(2, 3), mt.tensor(2), mt.tensor(0)
+    assert x.view(two, 3).shape == x.reshape(two, -1).shape == x[0].expand(two, 3).shape == (2, 3)
+    assert x.sum(dim=zero).tolist() == [3, 5, 7]
+    assert x.flip(zero).tolist() == [[3, 4, 5], [0, 1, 2]]
+    assert x.roll(two, 1).tolist() == [[1, 2, 0], [4, 5, 3]]
+    assert x.permute(zero + 1, 0).shape == (3, 2)
+    assert x[:1].squeeze(zero).shape == (3,)
+    with pytest.raises(TypeError, match="an int, got a floating-point tensor"):
+        x.sum(dim=mt.tensor(0.0))
+    with pytest.raises(mt.InvalidArgumentError, match="can't be compiled: it needs a value"):
+        mt.function(lambda x, n: x.flip(n), jit_compile=True)(x, zero)

@@ -10,6 +10,9 @@ namespace {
 
 bool is_int(PyObject* o) { return PyLong_Check(o) || (PyIndex_Check(o) && !is_tensor(o)); }
 
+// As PyTorch has it, a tensor of one element without dimensions is one, too.
+bool is_int_or_scalar(PyObject* o) { return is_int(o) || (is_tensor(o) && tensor_of(o)->sizes.size() == 0); }
+
 int64_t int_from(PyObject* object, const char* what) {
     if (PyLong_CheckExact(object)) return to_int64(object);
     if (is_tensor(object)) {
@@ -91,7 +94,7 @@ bool scalar_from(PyObject* object, Scalar* out) {
 
 Dims dims_from(PyObject* object, const char* what) {
     Dims dims;
-    if (is_int(object)) {
+    if (is_int_or_scalar(object)) {
         dims.push_back(int_from(object, what));
         return dims;
     }
@@ -280,7 +283,7 @@ void Arguments::parse(PyObject* const* args, size_t nargs, PyObject* kwnames) {
     // x.view(2, 3): the last positional parameter may be given as several ints.
     size_t take = nargs, spread = n;
     for (size_t i = 0; i < positional && i < nargs; ++i) {
-        if (!specs[i].variadic || !is_int(args[i])) continue;
+        if (!specs[i].variadic || !is_int_or_scalar(args[i])) continue;
         bound[i] = args[i];
         take = spread = i;
         break;
