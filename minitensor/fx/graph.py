@@ -280,8 +280,7 @@ def _wanted(target: Any) -> str:
     if text.startswith("__") and text.endswith("__"):
         text = text[2:-2]
     # In snake case.
-    text = re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", text).lower() if not isinstance(target, str) else text
-    return text.rstrip("_") if not isinstance(target, str) and text.rstrip("_") in ("and", "or") else text
+    return re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", text).lower() if not isinstance(target, str) else text
 
 
 def _reaches(module: Any, path: str) -> bool:

@@ -129,6 +129,18 @@ def test_as_torch():
     assert theirs.code == CODE.replace("minitensor", "torch")
 
 
+def test_operators_with_the_proxy_on_the_right():
+    def forward(x, y):
+        sums = 3 + x, 7 - x, 2 * x, 17 // x, 17 / x, 17 % x, 2**x
+        return (*sums, 1 << x, 256 >> x, 6 & x, 8 | x, 6 ^ x, (x & y) | y)
+
+    traced = fx.symbolic_trace(forward)
+    assert traced(5, 3) == forward(5, 3)
+    # The names that PyTorch 2.13 gives.
+    names = [node.name for node in traced.graph.nodes]
+    assert names[-6:-1] == ["and_", "or_", "xor", "and__1", "or__1"]
+
+
 def test_changing_a_graph(traced):
     graph = traced.graph
     (relu,) = graph.find_nodes(op="call_function", target=mt.relu)
