@@ -63,6 +63,21 @@ def test_several_arguments():
                        (x * y[0]).numpy())  # fmt: skip
 
 
+def test_products_of_vectors_and_matrices():
+    v, m = example(5, 3), example(5, 3, 4, seed=1)
+    for wanted, made in (
+        ("bi,bij->bj", vmap(mt.matmul)(v, m)),
+        ("i,bij->bj", vmap(mt.matmul, (None, 0))(v[0], m)),
+        ("bi,ij->bj", vmap(mt.matmul, (0, None))(v, m[0])),
+        ("bji,bi->bj", vmap(mt.matmul)(m.mT, v)),
+        ("bi,bi->b", vmap(mt.matmul)(v, v)),
+    ):
+        first, second = wanted.split("->")[0].split(",")
+        a = {"bi": v, "i": v[0], "bji": m.mT}[first]
+        b = {"bij": m, "ij": m[0], "bi": v}[second]
+        np.testing.assert_allclose(made.numpy(), np.einsum(wanted, a.numpy(), b.numpy()))
+
+
 def test_out_dims_and_structures():
     x = example(5, 3)
     swapped, whole = vmap(lambda a: (a * 2, {"sum": a.sum()}), out_dims=(1, 0))(x)

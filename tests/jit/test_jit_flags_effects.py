@@ -179,7 +179,8 @@ def test_vmodule_speaks_on_stderr_at_its_level():
     assert "I minitensor_jit.xla_compiler: cluster_0: ready in" in said
     assert "ops; clusters: cluster_0 (" in said
     assert "HloModule" not in said
-    assert "HloModule" in run(program, f"{flags} --vmodule=xla_compiler=2").stderr
+    said = run(program, f"{flags} --vmodule=xla_compiler=2").stderr
+    assert [said.count(f"cluster_0: {when}\nHloModule") for when in ("as lowered", "after the passes")] == [1, 1]
 
 
 def test_vmodule_takes_patterns_and_the_last_that_fits_counts():

@@ -468,6 +468,11 @@ def test_binary_cross_entropy_at_its_corners():
         F.binary_cross_entropy(mt.tensor([1.5]), mt.tensor([1.0]))
 
 
+def test_poisson_loss_of_an_expectation_of_zero():
+    loss = F.poisson_nll_loss(mt.zeros(1), mt.ones(1), log_input=False)
+    assert loss.item() == pytest.approx(-math.log(1e-8))
+
+
 # ---- resampling
 
 

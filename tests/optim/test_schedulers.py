@@ -219,6 +219,15 @@ def test_going_on_from_an_epoch(row):
     assert found[0] == found[1]
 
 
+def test_a_cosine_whose_first_step_is_in_the_middle():
+    optimizer = mt.optim.SGD([mt.nn.Parameter(mt.ones(1))], lr=0.5)
+    scheduler = mt.optim.lr_scheduler.CosineAnnealingLR(optimizer, 10, eta_min=0.1)
+    scheduler.load_state_dict({"last_epoch": 3, "_step_count": 0})
+    optimizer.step()
+    scheduler.step()
+    assert scheduler.get_last_lr() == pytest.approx([0.1 + (0.5 - 0.1) * (1 + np.cos(0.4 * np.pi)) / 2])
+
+
 @pytest.mark.parametrize("row", [SIMPLE[4], SIMPLE[9], SIMPLE[11], SIMPLE[14], sequential], ids=name_of)
 def test_rates_in_tensors_are_written(row):
     found = []

@@ -112,6 +112,8 @@ def test_diagonals():
         made = mt.sparse.spdiags(mt.tensor(diagonals), mt.tensor(offsets), shape, layout=mt.sparse_csr)
         wanted = scipy.spdiags(diagonals, offsets, *shape).toarray()
         np.testing.assert_array_equal(made.to_dense().numpy(), wanted)
+    none = mt.sparse.spdiags(mt.ones(0, 3), mt.tensor([], dtype=mt.int64), (2, 3))
+    assert (none._nnz(), none.to_dense().tolist()) == (0, [[0.0] * 3] * 2)
     with pytest.raises(RuntimeError, match="duplicate"):
         mt.sparse.spdiags(mt.ones(2, 3), mt.tensor([1, 1]), (3, 3))
 
@@ -209,6 +211,7 @@ def test_shapes():
             close(s.index_select(dim, index), dense.index_select(dim, index))
         for key in (1, (1, 2), (slice(None), 2), slice(1, 3), (slice(0, 2), slice(1, 3)), (..., 1), None, [0, 2]):
             close(s[key], dense[key])
+        close(s[:, [0, 2], 1], dense[:, :, 1][:, [0, 2]])
         assert [row.shape for row in s] == [(4, 5)] * 3
     close(dense.to_sparse().permute(2, 0, 1), dense.permute(2, 0, 1))
     with pytest.raises(RuntimeError, match="sparse dimensions can't be swapped with dense ones"):

@@ -24,6 +24,7 @@ def test_components_are_what_was_given():
     assert not s.is_coalesced()
     assert s.numel() == 6
     assert s.stride() == (0, 0)
+    assert not s.is_contiguous()
     for name in ("indices", "values"):
         with pytest.raises(RuntimeError, match=f"Cannot get {name} on an uncoalesced tensor"):
             getattr(s, name)()
@@ -172,6 +173,14 @@ def test_dense_dimensions_of_coo():
         dense.to_sparse(3)
     with pytest.raises(RuntimeError, match="conversion requires blocksize"):
         dense.to_sparse(layout=mt.sparse_bsr)
+
+
+def test_blocks_may_get_another_size():
+    dense = random(4, 6)
+    for s in (dense.to_sparse(), dense.to_sparse_csr(), dense.to_sparse_bsr((2, 3)), dense.to_sparse_bsc((2, 2))):
+        made = s.to_sparse_bsr((4, 2))
+        assert made.values().shape[1:] == (4, 2)
+        assert made.to_dense().tolist() == dense.tolist()
 
 
 @pytest.mark.parametrize("dtype", [mt.bool, mt.uint8, mt.int32, mt.int64, mt.float16, mt.bfloat16, mt.complex64])

@@ -62,6 +62,11 @@ CASES = [
         RuntimeError,
         "The expanded size of the tensor (4) must match the existing size (2) at non-singleton dimension 0",
     ),
+    (
+        lambda: mt.broadcast_tensors(ones(2, 3), ones(1), ones(4)),
+        RuntimeError,
+        "The size of tensor a (3) must match the size of tensor b (4) at non-singleton dimension 1",
+    ),
     (lambda: ones(2, 3).permute(0, 0), RuntimeError, "permute"),
     (
         lambda: ones(2, 3).transpose(0, 2),

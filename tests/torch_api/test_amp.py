@@ -509,6 +509,14 @@ def test_a_scaler_that_is_off():
     assert (other.get_scale(), other.get_growth_interval()) == (2.0, 7)
 
 
+def test_a_scaler_for_a_gpu_is_off_without_one(monkeypatch):
+    monkeypatch.setattr(mt.cuda, "is_available", lambda: False)
+    with pytest.warns(UserWarning, match="GradScaler is enabled, but CUDA is not available"):
+        scaler = mt.amp.GradScaler()
+    assert not scaler.is_enabled()
+    assert scaler.scale(mt.ones(1)).item() == 1
+
+
 def test_a_skip_within_a_compiled_function():
     p = mt.ones(2, requires_grad=True)
     optimizer = mt.optim.SGD([p], lr=0.5)
