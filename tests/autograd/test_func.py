@@ -159,7 +159,10 @@ def test_modules_as_functions():
     models = [mt.nn.Linear(3, 2) for _ in range(4)]
     params, buffers = func.stack_module_state(models)
     assert params["weight"].shape == (4, 2, 3)
+    assert all(p.requires_grad and p.is_leaf for p in params.values())
     assert buffers == {}
+    norms = [mt.nn.BatchNorm1d(3) for _ in range(2)]
+    assert not any(b.requires_grad for b in func.stack_module_state(norms)[1].values())
     x = mt.ones(5, 3)
     together = func.vmap(lambda p: func.functional_call(models[0], p, (x,)))(params)
     for i, model in enumerate(models):

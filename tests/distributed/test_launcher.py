@@ -1,5 +1,7 @@
 """`python -m minitensor.distributed.run`, and programs of PyTorch's under it."""
 
+import argparse
+import io
 import json
 import os
 import shutil
@@ -83,6 +85,25 @@ def test_options_that_are_wrong(arguments, told, capsys):
     with pytest.raises(SystemExit):
         parsed(arguments)
     assert told in capsys.readouterr().err
+
+
+def test_outputs_are_told_apart_by_rank():
+    from minitensor.distributed.launcher.options import _streams
+
+    parser = argparse.ArgumentParser()
+    assert _streams(parser, "redirects", "3", 2) == [3, 3]
+    assert _streams(parser, "redirects", "0:1,2:2", 3) == [1, 0, 2]
+
+
+def test_outputs_go_to_a_file_too(tmp_path):
+    from minitensor.distributed.launcher.processes import _copy
+
+    for file in (None, (tmp_path / "out").open("wb")):
+        here = io.StringIO()
+        _copy(io.BytesIO(b"one\ntwo"), file, here, "[0]:")
+        assert here.getvalue() == "[0]:one\n[0]:two"
+    assert (tmp_path / "out").read_bytes() == b"one\ntwo"
+    assert file.closed
 
 
 MPI = """

@@ -13,6 +13,7 @@ from recording import recorded
 
 import minitensor as mt
 from minitensor_jit.errors import DumpError
+from minitensor_jit.inspect.dump import dumper_for
 from minitensor_jit.ir.text.parser import parse_module
 from minitensor_jit.tools.repro import main as repro
 
@@ -52,6 +53,13 @@ def test_every_stage_of_a_module(tmp_path):
     assert "fusion" in (tmp_path / f"{stem}.after_optimizations.dot").read_text()
     assert "define i32 @entry" in (tmp_path / "module_0000.ir-with-opt.ll").read_text()
     assert "entry:" in (tmp_path / "module_0000.s").read_text()
+
+
+@pytest.mark.parametrize("flags", [(), ("dot",), ("text", "dot")])
+def test_text_is_the_form_of_hlo_that_is_dumped_unless_another_is_asked_for(flags, tmp_path):
+    given = {f"dump_hlo_as_{name}": True for name in flags}
+    dumper = dumper_for(mt.jit.current_options().replace(dump_to=str(tmp_path), **given))
+    assert (dumper.text, dumper.dot) == ("text" in flags or not flags, "dot" in flags)
 
 
 def test_the_page_of_a_folder_links_to_every_file(tmp_path):

@@ -89,6 +89,14 @@ def test_rectangles(shape, dtype):
     assert la.matrix_rank(x).tolist() == np.linalg.matrix_rank(a).tolist() if a.size else True
 
 
+def test_the_older_qr():
+    a = make((5, 3))
+    for options, sizes in (({}, (3, 3)), ({"some": False}, (5, 3))):
+        q, r = mt.qr(mt.tensor(a), **options)
+        assert r.shape == sizes
+        close(q @ r, a)
+
+
 def test_reflectors():
     a = make((2, 5, 3))
     reflectors, tau = mt.geqrf(mt.tensor(a))

@@ -119,3 +119,12 @@ def test_on_the_meta_device():
         assert all(p.is_meta for p in module.parameters())
         module.to_empty(device="cpu")
         assert all(p.device.type == "cpu" and p.requires_grad for p in module.parameters())
+
+
+def test_attention_draws_the_rows_that_it_adds():
+    mt.manual_seed(0)
+    attention = nn.MultiheadAttention(256, 2, add_bias_kv=True)
+    rows = [attention.bias_k.detach().numpy(), attention.bias_v.detach().numpy()]
+    # Xavier's normal distribution for as many inputs as outputs, 256.
+    assert all(abs(row.std() * 16 - 1) < 0.2 and abs(row.mean()) < 0.02 for row in rows)
+    assert (rows[0] != rows[1]).any()

@@ -230,6 +230,8 @@ CASES = {
     "nonzero_static of none": (lambda: mt.nonzero_static(t([[0, 0]]), size=2, fill_value=7), [[7, 7], [7, 7]]),
     "nonzero_static of more": (lambda: mt.nonzero_static(t([1, 0, 3]), size=1), [[0]]),
     "where": (lambda: mt.where(t(M), t(A), t(0.5)), np.where(M, A, 0.5)),
+    "isin of many": (lambda: mt.isin(t(np.arange(60).reshape(6, 10)), t(np.arange(80, 10, -3))),
+                     np.isin(np.arange(60).reshape(6, 10), np.arange(80, 10, -3))),
     "isin": (lambda: mt.isin(t(I), t([3, 5]), invert=True), np.isin(I, [3, 5], invert=True)),
     # reduction
     "max": (lambda: mt.max(t(A), 1), [A.max(1), A.argmax(1)]),

@@ -162,6 +162,11 @@ def test_components_agree_with_scipy():
         np.testing.assert_array_equal(ours.values().numpy(), theirs.data)
 
 
+def test_dense_dimensions_that_are_too_many():
+    with pytest.raises(RuntimeError, match=r"dense dimensions \(=3\) must be at most .* minus 2 \(=2\)"):
+        mt.ones(2, 2, 2, 2).to_sparse_csr(dense_dim=3)
+
+
 def test_dense_dimensions_of_coo():
     dense = mt.tensor([[0.0, 0, 0], [1, 0, 2]])
     s = dense.to_sparse(1)

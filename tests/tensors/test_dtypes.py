@@ -491,6 +491,7 @@ def test_numpy_has_no_bfloat16():
 
 def test_numbers_that_do_not_fit():
     for wrong, message in (
+        (lambda: mt.full((1,), 256.0, dtype=mt.uint8), "type uint8_t without overflow"),
         (lambda: mt.tensor([300], dtype=mt.int8), "type int8 without overflow"),
         (lambda: mt.tensor([40000], dtype=mt.int16), "type int16 without overflow"),
         (lambda: mt.ones(2, dtype=mt.int8).fill_(300), "type int8_t without overflow"),
@@ -498,6 +499,8 @@ def test_numbers_that_do_not_fit():
     ):
         with pytest.raises(RuntimeError, match=message):
             wrong()
+    assert mt.full((1,), 255.0, dtype=mt.uint8).item() == 255
+    assert mt.ones(1, dtype=mt.int16).fill_(-32768.0).item() == -32768
     assert mt.tensor([-1], dtype=mt.uint16).item() == 65535
     assert mt.tensor([2**64 - 1], dtype=mt.uint64).item() == 2**64 - 1
     assert mt.tensor([1e6], dtype=mt.float16).item() == np.inf

@@ -113,6 +113,7 @@ CASES = [
     (lambda: ones(2) & ones(2), NotImplementedError, "\"bitwise_and_cpu\" not implemented for 'Float'"),
     (lambda: mt.tensor([2]) ** -1, RuntimeError, "Integers to negative integer powers are not allowed."),
     (lambda: mt.tensor([1, 2]).mean(), RuntimeError, "mean(): could not infer output dtype"),
+    (lambda: mt.where(ones(2) > 0, ones(2)), TypeError, "where() takes a condition alone, or a condition, input"),
     (lambda: mt.where(ones(2), ones(2), ones(2)), RuntimeError, "where expected condition to be a boolean tensor"),
     (lambda: mt.tensor([1, 2]).softmax(0), NotImplementedError, "not implemented for 'Long'"),
     (lambda: ones(2, 3).gather(1, mt.tensor([[0.5]])), RuntimeError, "gather(): Expected dtype int32/int64 for index"),

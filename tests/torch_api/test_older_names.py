@@ -137,6 +137,12 @@ def test_rearranged(pattern, sizes):
     assert func.rearrange(x, pattern, **sizes).tolist() == einops.rearrange(x.numpy(), pattern, **sizes).tolist()
 
 
+def test_rearranged_rest_in_parentheses():
+    x = mt.arange(24.0).reshape(2, 3, 4)
+    assert func.rearrange(x, "a ... -> (... a)").tolist() == x.numpy().transpose(1, 2, 0).reshape(-1).tolist()
+    assert func.rearrange(x, "... a -> (a ...)").tolist() == x.numpy().transpose(2, 0, 1).reshape(-1).tolist()
+
+
 def test_rearranged_gradients():
     x = mt.arange(6.0).reshape(2, 3).requires_grad_()
     y = func.rearrange(x, "a b -> (b a)")
@@ -241,7 +247,8 @@ def test_autocast_of_an_op():
     assert twice(x, n).dtype == mt.float32
     with mt.autocast("cpu"):
         assert twice(x, n).dtype == mt.bfloat16
-    assert seen == [(mt.float32, mt.int64, False), (mt.bfloat16, mt.int64, False)]
+        twice(x, mt.ones(2, device="meta"))
+    assert seen == [(mt.float32, mt.int64, False), (mt.bfloat16, mt.int64, False), (mt.bfloat16, mt.float32, False)]
     with pytest.raises(ValueError, match="Unknown device type"):
         library.register_autocast("older_names::twice", "tpu", mt.float16)
     with pytest.raises(AssertionError, match="must be a dtype"):

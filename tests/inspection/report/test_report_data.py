@@ -7,6 +7,7 @@ import pytest
 import minitensor as mt
 from minitensor_jit.errors import DumpError
 from minitensor_jit.inspect.report_page.packing import NotAReportError, module_text, read_report
+from minitensor_jit.inspect.run_events import RunEvents
 from minitensor_jit.inspect.run_record import recording
 from minitensor_jit.ir.text.parser import parse_module
 from minitensor_jit.ir.verifier import check
@@ -204,3 +205,15 @@ def test_a_part_of_a_program_has_a_report_of_its_own(tmp_path):
         mt.jit.report(tmp_path / "no" / "x.html")
     with pytest.raises(RuntimeError, match="at the end"):
         _ = mt.jit.report().html
+
+
+def test_times_of_lines_are_sums():
+    events = RunEvents()
+    for name, op, start, end, line in [
+        ("a", "add", 5, 7, 3), ("b", "mul", 7, 11, 3), ("c", "add", 20, 28, 3), ("c", "add", 30, 31, 4),
+        ("d", "_JitLaunch", 40, 56, 4),
+    ]:  # fmt: skip
+        events.add([(name, op, start, end, 0, "f.py", line, None, [], 0)])
+    assert events.eager["f.py", 3].ops == {"add": [2, 10], "mul": [1, 4]}
+    found = {line: (entry.runs, entry.nanoseconds) for (_, line), entry in events.eager.items()}
+    assert (found, events.launches) == ({3: (3, 14), 4: (1, 1)}, {"d": [1, 16]})
