@@ -8,6 +8,7 @@ from itertools import product
 
 import numpy as np
 
+from minitensor_jit.ir.combiners import lowest
 from minitensor_jit.ir.module import Instruction
 from minitensor_jit.ir.shape import Shape
 from minitensor_jit.lowering.call import FLOATING, RecordedCall
@@ -41,7 +42,7 @@ def _maximum(
         for span, k, gap, p, n in zip(spans, kernel, dilation, padding, sizes, strict=True)
     ]
     around = [(0, 0, 0)] * 2 + [(p, end, 0) for p, end in zip(padding, ends, strict=True)]
-    padded = b.pad(x, b.constant(-math.inf, x.dtype), around)
+    padded = b.pad(x, b.constant(lowest(x.dtype), x.dtype), around)
     # Where windows begin, and where they begin inside of the image.
     begins = [np.arange(n) * s - p for n, s, p in zip(out[2:], stride, padding, strict=True)]
     inside = [np.where(at < 0, at - at // gap * gap, at) for at, gap in zip(begins, dilation, strict=True)]
@@ -55,7 +56,7 @@ def _maximum(
         return total
 
     begin, where = in_plane(begins), in_plane(inside)
-    best = b.full(Shape(x.dtype, out), -math.inf)
+    best = b.full(Shape(x.dtype, out), lowest(x.dtype))
     for tap in product(*map(range, kernel)):
         starts = [t * gap for t, gap in zip(tap, dilation, strict=True)]
         limits = [at + span for at, span in zip(starts, spans, strict=True)]

@@ -22,6 +22,13 @@ DTYPES = ("bool", "uint8", "int32", "int64", "float32", "float64", "float16", "b
 REFUSED = (RuntimeError, TypeError, NotImplementedError, ZeroDivisionError, IndexError, ValueError, ImportError)
 
 
+@pytest.fixture(autouse=True)
+def compiles(caplog):
+    """What fails to compile runs on the host, where it has the right bits too."""
+    yield
+    assert [r.getMessage() for r in caplog.get_records("call") if r.getMessage().startswith("compiling ")] == []
+
+
 def tensors(result):
     return list(result) if isinstance(result, (tuple, list)) else [result]
 
