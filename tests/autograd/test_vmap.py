@@ -390,3 +390,15 @@ def test_a_function_may_have_its_own_rule(name):
     assert lib.func.grad(lambda x: lib.func.vmap(lambda x: Own.apply(x, 5))(x).sum())(x).tolist() == [[5.0] * 3] * 2
     assert lib.func.vmap(lib.func.grad(lambda x: Own.apply(x, 5).sum()))(x).tolist() == [[5.0] * 3] * 2
     assert len(seen) == 3
+
+
+@pytest.mark.parametrize("name", ["cholesky", "inv", "lu_factor", "ldl_factor"])
+def test_factorizations_look_at_all_matrices(name):
+    function = getattr(mt.linalg, name)
+    one = mt.eye(3) * 3 + 1
+    given = mt.stack([mt.stack([one, one * 2]), mt.stack([one * 3, one * 4])])
+    first = lambda a: function(a) if name in ("cholesky", "inv") else function(a)[0]  # noqa: E731
+    assert mt.equal(mt.func.vmap(first)(given[0]), first(given[0]))
+    assert mt.equal(mt.func.vmap(mt.func.vmap(first))(given), first(given))
+    with pytest.raises(RuntimeError, match="Batch element 1"):
+        mt.func.vmap(first)(mt.stack([one, mt.zeros(3, 3)]))
