@@ -6,6 +6,7 @@ says so with `@pytest.mark.at_once(reason="...")`, and runs eagerly all the same
 
 import gc
 import inspect
+import logging
 import os
 import signal
 from collections import Counter
@@ -65,6 +66,32 @@ def pytest_collection_finish():
     """What there is before the first test, some hundred thousand objects, is left out of garbage collections."""
     gc.collect()
     gc.freeze()
+
+
+class _Failures(logging.Handler):
+    """What could not be compiled, in this process."""
+
+    def __init__(self):
+        super().__init__()
+        self.found = []
+
+    def emit(self, record):
+        if str(record.msg).startswith("compiling %s failed"):
+            self.found.append(record.getMessage())
+
+
+_FAILURES = _Failures()
+logging.getLogger("minitensor_jit").addHandler(_FAILURES)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    """A cluster that can't be compiled is run by its ops, and the results are right: so nothing else would show it."""
+    _FAILURES.found.clear()
+    result = yield
+    if _FAILURES.found and item.get_closest_marker("compiler_fails") is None:
+        raise AssertionError("\n".join(_FAILURES.found))
+    return result
 
 
 def _asks_for_torch(part):

@@ -14,6 +14,9 @@ from minitensor_jit.ir.shape import Shape
 from minitensor_jit.passes.algebraic_simplifier import AlgebraicSimplifier
 
 
+pytestmark = pytest.mark.compiler_fails(reason="on purpose")
+
+
 @pytest.fixture(autouse=True)
 def nothing_compiled():
     mt.jit.cache_clear()

@@ -40,25 +40,26 @@ def _update_all(i: Instruction, r: Rewriter) -> Instruction | None:
 
 def _slice_update(i: Instruction, r: Rewriter) -> Instruction | None:
     """A slice within the window is one of the update, a slice beside it is one of what was there before."""
-    inner = i.operands[0]
-    if inner.opcode != "dynamic-update-slice" or (window := _window(inner)) is None:
-        return None
     bounds = i.attrs["slice"]
-    known = [
-        (first, end, low, high)
-        for (first, end), (low, high, _), n in zip(window, bounds, inner.dims, strict=True)
-        if end - first != n
-    ]
-    if any(isinstance(n, Size) for _, _, low, high in known for n in (low, high)):
-        return None
-    if any(high <= first or end <= low for first, end, low, high in known):
-        return r.emit("slice", inner.operands[:1], {"slice": bounds})
-    if not all(first <= low and high <= end for first, end, low, high in known):
-        return None
-    moved = tuple(
-        (low - first, high - first, step) for (first, _), (low, high, step) in zip(window, bounds, strict=True)
-    )
-    return r.emit("slice", inner.operands[1:2], {"slice": moved})
+    inner = i.operands[0]
+    while inner.opcode == "dynamic-update-slice" and (window := _window(inner)) is not None:
+        known = [
+            (first, end, low, high)
+            for (first, end), (low, high, _), n in zip(window, bounds, inner.dims, strict=True)
+            if end - first != n
+        ]
+        if any(isinstance(n, Size) for _, _, low, high in known for n in (low, high)):
+            break
+        if any(high <= first or end <= low for first, end, low, high in known):
+            inner = inner.operands[0]  # all updates beside it at once, however many there are
+            continue
+        if not all(first <= low and high <= end for first, end, low, high in known):
+            break
+        moved = tuple(
+            (low - first, high - first, step) for (first, _), (low, high, step) in zip(window, bounds, strict=True)
+        )
+        return r.emit("slice", inner.operands[1:2], {"slice": moved})
+    return r.emit("slice", (inner,), {"slice": bounds}) if inner is not i.operands[0] else None
 
 
 def _part(x: Instruction, axis: int, low: int, high: int, r: Rewriter) -> Instruction:
