@@ -13,7 +13,6 @@ from minitensor_jit.compiler import launcher
 from minitensor_jit.ir.shape import Shape
 from minitensor_jit.passes.algebraic_simplifier import AlgebraicSimplifier
 
-
 pytestmark = pytest.mark.compiler_fails(reason="on purpose")
 
 
