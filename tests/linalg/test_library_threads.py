@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import minitensor as mt
-from minitensor.ops.library import threads
+from minitensor.ops.library.threads import for_matrices, pools
 
-POOLS = threads.pools()
+POOLS = pools()
 
 
 def threads():
@@ -52,14 +52,14 @@ def test_calls_within_each_other_and_errors(two):
     inside, go = threading.Event(), threading.Event()
 
     def other():
-        with threads.for_matrices(3):
+        with for_matrices(3):
             inside.set()
             go.wait()
 
     thread = threading.Thread(target=other)
     thread.start()
-    inside.wait()
-    with pytest.raises(ValueError, match="here"), threads.for_matrices(3):
+    assert inside.wait(60)
+    with pytest.raises(ValueError, match="here"), for_matrices(3):
         raise ValueError("here")
     assert threads() == [1] * len(POOLS)
     go.set()
