@@ -253,6 +253,7 @@ def other_lowering(b, x, limit):
     return b.add(x, x)
 
 
+@pytest.mark.compiler_fails(reason="by the user's lowering")
 @pytest.mark.parametrize(
     ("lower", "what"),
     [
