@@ -267,9 +267,8 @@ PyObject* size_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
                 Py_DECREF(item);
                 item = PyTuple_GET_ITEM(self.get(), i);
             }
-            int overflow;
-            if (PyLong_AsLongLongAndOverflow(item, &overflow); overflow)
-                fail_value("Overflow when unpacking long long");
+            int64_t value;
+            if (!to_int64(item, &value)) fail_value("Overflow when unpacking long long");
         }
         return self.release();
     });
