@@ -64,6 +64,21 @@ def pytest_collection_modifyitems(items):
 
 def pytest_collection_finish():
     """What there is before the first test, some hundred thousand objects, is left out of garbage collections."""
+    _leave_out_of_collections()
+
+
+def pytest_runtest_setup(item):
+    """So is what the tests of a file leave behind, such as libraries that they import and code that caches keep."""
+    global _last_path
+    if item.path != _last_path:
+        _leave_out_of_collections()
+        _last_path = item.path
+
+
+_last_path = None
+
+
+def _leave_out_of_collections():
     gc.collect()
     gc.freeze()
 

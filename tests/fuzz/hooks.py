@@ -327,7 +327,6 @@ def run_broken(seed: int) -> None:
         gc.set_threshold(*threshold)
     tensors.clear()
     gc.collect()
-    gc.unfreeze()
 
 
 def main() -> None:
