@@ -1,5 +1,7 @@
 """Elementwise ops without HLO of their own: compiled code calls the loops of the eager kernels."""
 
+import re
+
 import numpy as np
 import pytest
 from runtime_table import Runtime, check, compile_and_run, run, values
@@ -92,3 +94,54 @@ def test_object_code_finds_the_loop_again_by_its_name():
     (again,) = run(executable, given, Runtime())
     assert wanted.tobytes() == again.tobytes()
     executable.close()
+
+
+def _code(build, *shapes):
+    """The LLVM text of a module for AVX2."""
+    b, texts = Builder("test"), {}
+    module = run_pipeline(b.build(build(b, *(b.parameter(s) for s in shapes))))
+    compile_module(module, name="test", dump=lambda kind, text: texts.update({kind: text})).close()
+    return next(text for kind, text in texts.items() if kind.endswith("no-opt.ll"))
+
+
+LONG = Shape("f32", (5000,))
+
+
+def _sin(b, x):
+    return b.elementwise_call("sin", x)
+
+
+@pytest.mark.parametrize(
+    ("build", "shape", "vectors"),
+    [
+        (lambda b, x: _sin(b, x), LONG, 8),
+        (lambda b, x: _sin(b, b.reverse(x, (0,))), LONG, 4),
+        (lambda b, x: b.reduce_sum(_sin(b, x), (0,)), LONG, 8),
+        (lambda b, x: b.reduce_sum(_sin(b, x), (0,)), Shape("f32", (50, 640)), 8),
+        (lambda b, x: b.reduce_sum(_sin(b, x), (1,)), Shape("f32", (50, 640)), 8),
+    ],
+    ids=["along", "backwards", "reduction", "columns", "rows"],
+)
+def test_a_call_is_for_several_vectors(build, shape, vectors, monkeypatch):
+    """A call for each vector would take longer than what is called."""
+    monkeypatch.setenv("MT_ISA", "avx2")
+    calls = re.findall(r"@mt\.elementwise\.sin\.f32\(ptr %\w+, ptr %\w+, i64 (\d+)\)", _code(build, shape))
+    assert set(calls) == {str(8 * vectors)}
+    monkeypatch.delenv("MT_ISA")
+    check(build, shape)
+
+
+def test_a_load_that_no_lane_wants_is_not_outside_of_its_array(monkeypatch):
+    """It would read nothing, and take processors as long as a fault."""
+    monkeypatch.setenv("MT_ISA", "avx2")
+
+    def build(b, x, y):
+        return b.concatenate([x, y], 0)
+
+    text = _code(build, LONG, LONG)
+    loads = re.findall(r"@llvm\.masked\.load\.\w+\.p0\(ptr align 4 (%\w+),", text)
+    chosen = set(re.findall(r"(%\w+) = select i1 %\w+, ptr %\w+, ptr %\w+", text))
+    assert loads
+    assert set(loads) <= chosen
+    monkeypatch.delenv("MT_ISA")
+    check(build, LONG, LONG)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from ...ir.library import loop_of
 from ...ir.module import Instruction
 from ...ir.size import Size, hint
 from ...runtime.buffer_assignment import Location
@@ -19,6 +20,10 @@ from .target import CpuTarget
 __all__ = ["FlatKernel", "Options", "Unit"]
 
 
+# What calls loops of eager kernels calls them for so many vectors at once, or for half of them where operands lie
+# otherwise, whose addresses are code for every lane. Measured with sin, erf and gelu: a call for one vector took twice
+# as long as the function's own work, by its latency; for sixteen vectors what lies between two calls leaves registers.
+VECTORS_OF_CALLS = 8
 # In an entry of so few lines, some nanoseconds are much of a call, and little of compiling it.
 _SHORT_ENTRY = 64
 
@@ -137,6 +142,18 @@ class Unit:
         sizes = [i.array_shape.itemsize for i in instructions if not i.is_tuple]
         wide = [s for s in sizes if s >= 4]
         return self.target.vector_bytes // (min(wide) if wide else max(sizes, default=4))
+
+    def calls_loops(self, instructions: Iterable[Instruction]) -> bool:
+        """Whether the code of these instructions calls loops of eager kernels."""
+        return any(
+            i.opcode == "elementwise-call" and (loop := loop_of(i)) is not None and loop.symbol not in self.module.inline
+            for i in instructions
+        )
+
+    def free_lanes(self, instructions: Sequence[Instruction], *, contiguous: bool = True) -> int:
+        """The number of lanes where it changes no bit: more for calls, of which each takes some nanoseconds."""
+        vectors = VECTORS_OF_CALLS if contiguous else VECTORS_OF_CALLS // 2
+        return self.lanes(instructions) * (vectors if self.calls_loops(instructions) else 1)
 
     def kernel(self, spec: KernelSpec, lanes: int, space: Space, *, suffix: str = "") -> Emitter:
         """A new kernel function `(buffers, begin, end)`, with the spec's parameters bound."""

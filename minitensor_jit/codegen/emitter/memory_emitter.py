@@ -99,6 +99,8 @@ class MemoryEmitter(IndexEmitter):
         else:
             name = f"llvm.masked.load.v{2 * n}{_suffix(element)}.p0"
             callee = self.function.module.declare(name, type_, [PTR, vector(I1, 2 * n), type_])
+            address = self._near(address, base)
+            b = self.at(address, mask)
             both = b.call(callee, [_aligned(address, align), _doubled(b, mask), constant(type_, None)])
         return Pair(b.shuffle(both, both, range(0, 2 * n, 2)), b.shuffle(both, both, range(1, 2 * n, 2)))
 
@@ -119,6 +121,17 @@ class MemoryEmitter(IndexEmitter):
             bits = b.bitcast(condition, integer(condition.lanes))
             wanted = self._keep(key, b.icmp_unsigned("!=", bits, constant(bits.type, 0)))
         return self._both(self.predicate, wanted)
+
+    def _near(self, address: Value, base: Value) -> Value:
+        """The address of a masked load, or the array's own if no lane wants it.
+
+        A load without lanes reads nothing wherever it points, but takes a hundred cycles where no memory is.
+        """
+        if self.lane_condition is None and self.predicate is None:
+            return address
+        guard = self._scalar_guard()
+        assert guard is not None
+        return self.at(address, guard, base).select(guard, address, base)
 
     def _from_memory(self, value: Value, dtype: str) -> Value:
         if dtype != "pred":
@@ -148,6 +161,8 @@ class MemoryEmitter(IndexEmitter):
                 return b.load(address, type_, align)
             name = f"llvm.masked.load.v{n}{_suffix(element)}.p0"
             callee = module.declare(name, type_, [PTR, vector(I1, n), type_])
+            address = self._near(address, base)
+            b = self.at(address, mask)
             return b.call(callee, [_aligned(address, align), mask, constant(type_, None)])
         if self.tile is not None and mask is self.tile.mask and len(direct) == 1:
             others = (a for a, _ in lin.terms if a is not self.vector_var)

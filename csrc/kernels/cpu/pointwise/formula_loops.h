@@ -9,9 +9,11 @@ namespace {
 template <class T> struct Filled {
     static constexpr int64_t block = 256;
     alignas(64) T values[block];
-    explicit Filled(const void* value) {
-        T v = *static_cast<const T*>(value);
-        for (T& x : values) x = v;
+    // Unless the input is one value there is nothing to repeat: compiled code calls loops for a few vectors each.
+    Filled(const void* value, bool single, int64_t n) {
+        if (!single) return;
+        const T v = *static_cast<const T*>(value);
+        for (int64_t i = 0; i < (n < block ? n : block); ++i) values[i] = v;
     }
 };
 
@@ -55,7 +57,7 @@ bool binary_loop(void* out, const void* a, const void* b, int64_t n, unsigned sc
         return true;
     }
     constexpr int64_t block = Filled<T>::block;
-    Filled<T> fx(a), fy(b);
+    Filled<T> fx(a, scalars & 1, n), fy(b, scalars & 2, n);
     for (int64_t i = 0; i < n; i += block)
         pairs<Op, T>(r + i, scalars & 1 ? fx.values : x + i, scalars & 2 ? fy.values : y + i,
                      n - i < block ? n - i : block);
@@ -81,7 +83,7 @@ bool guarded_binary_loop(void* out, const void* a, const void* b, int64_t n, uns
     auto* r = static_cast<T*>(out);
     auto *x = static_cast<const T*>(a), *y = static_cast<const T*>(b);
     constexpr int64_t block = Filled<T>::block;
-    Filled<T> fx(a), fy(b);
+    Filled<T> fx(a, scalars & 1, n), fy(b, scalars & 2, n);
     for (int64_t i = 0; i < n; i += block)
         guarded_pairs<Op, T>(r + i, scalars & 1 ? fx.values : x + i, scalars & 2 ? fy.values : y + i,
                              n - i < block ? n - i : block);
@@ -101,7 +103,7 @@ void ternary_loop(void* out, const void* a, const void* b, const void* c, int64_
     auto *x = static_cast<const T*>(a), *y = static_cast<const T*>(b), *z = static_cast<const T*>(c);
     if (scalars == 0 || n == 1) return triples<Op, T>(r, x, y, z, n);
     constexpr int64_t block = Filled<T>::block;
-    Filled<T> fx(a), fy(b), fz(c);
+    Filled<T> fx(a, scalars & 1, n), fy(b, scalars & 2, n), fz(c, scalars & 4, n);
     for (int64_t i = 0; i < n; i += block)
         triples<Op, T>(r + i, scalars & 1 ? fx.values : x + i, scalars & 2 ? fy.values : y + i,
                        scalars & 4 ? fz.values : z + i, n - i < block ? n - i : block);
@@ -122,7 +124,7 @@ void quadruple_loop(void* out, const void* const* in, int64_t n, unsigned scalar
     const T number = *static_cast<const T*>(in[3]);
     if ((scalars & 7) == 0 || n == 1) return triples_and_number<Op, T>(r, x, y, z, number, n);
     constexpr int64_t block = Filled<T>::block;
-    Filled<T> fx(x), fy(y), fz(z);
+    Filled<T> fx(x, scalars & 1, n), fy(y, scalars & 2, n), fz(z, scalars & 4, n);
     for (int64_t i = 0; i < n; i += block)
         triples_and_number<Op, T>(r + i, scalars & 1 ? fx.values : x + i, scalars & 2 ? fy.values : y + i,
                                   scalars & 4 ? fz.values : z + i, number, n - i < block ? n - i : block);

@@ -43,8 +43,8 @@ class ColumnKernel(Columns):
     def __init__(self, unit: Unit, spec: KernelSpec, found: list[Reduction]) -> None:
         super().__init__(spec, found)
         self.unit = unit
-        lanes = unit.lanes(list(self.instructions))
-        self.nest = refine(self.kept, self.forms, max(1, lanes // 4), {self.inner})
+        lanes = unit.free_lanes(list(self.instructions))
+        self.nest = refine(self.kept, self.forms, max(1, unit.lanes(list(self.instructions)) // 4), {self.inner})
         self.lanes = fewer_lanes(lanes, self.nest.inner)
 
     # ---- the kernel

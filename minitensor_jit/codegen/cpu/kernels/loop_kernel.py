@@ -70,7 +70,7 @@ class _Loop:
         # Each has code for its parts: a body of them is long enough.
         self.conditions = sum(i.opcode in _CHOOSES for i in instructions)
         inner = self.nest.inner
-        self.lanes = fewer_lanes(lanes, inner)
+        self.lanes = fewer_lanes(unit.free_lanes(list(instructions), contiguous=self._is_contiguous()), inner)
         rows = size // inner
         # A long inner loop is divided into chunks; there is one unit of parallel work for each chunk of each row.
         long = isinstance(inner, Size) or inner >= 4 * CHUNK or (rows == 1 and inner > 2 * CHUNK)
@@ -91,6 +91,15 @@ class _Loop:
             if p.parameter_number is not None and lins == {flat} and p.dtype == r.dtype
         }
         return found.all_forms()
+
+    def _is_contiguous(self) -> bool:
+        """Whether the innermost loop reads every operand along, or one element of it."""
+        inner = {a for a, c in self.flat.terms if c == 1}
+        loops = {a for a, _ in self.flat.terms}
+        return all(
+            {a for a, _ in lin.terms} <= loops and all(lin.coefficient(a) in (0, 1) for a in inner)
+            for lin in set[AffineExpr]().union(*self.leaves.values())
+        )
 
     def _across(self) -> int | None:
         """The outer loop along which an operand is contiguous that the inner loop reads in strides, if tiles pay."""

@@ -48,7 +48,10 @@ class RowKernel(Rows):
     def __init__(self, unit: Unit, spec: KernelSpec, found: list[Reduction]) -> None:
         super().__init__(spec, found)
         self.unit = unit
-        self.lanes = fewer_lanes(unit.lanes(list(self.instructions)), self.length)
+        # All accumulators of a row as one vector: as many elements as a call of a loop had better have.
+        wide = hint(self.length) >= LANES and unit.calls_loops(self.instructions)
+        lanes = LANES if wide else unit.lanes(list(self.instructions))
+        self.lanes = fewer_lanes(lanes, self.length)
 
     # ---- the kernel
 
