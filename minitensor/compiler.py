@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, overload
 
@@ -22,10 +23,13 @@ __all__ = [
     "is_dynamo_compiling",
     "is_exporting",
     "list_backends",
+    "load_cache_artifacts",
     "nested_compile_region",
     "reset",
+    "save_cache_artifacts",
     "set_default_backend",
     "set_stance",
+    "substitute_in_graph",
     "wrap_numpy",
 ]
 
@@ -184,6 +188,77 @@ def allow_in_graph(fn: Any) -> Any:
 def assume_constant_result(fn: Any) -> Any:
     """Return the function: what it returns is watched, as all that is read is."""
     return fn
+
+
+def substitute_in_graph(
+    original_fn: Callable[..., Any], *, can_constant_fold_through: bool = False, skip_signature_check: bool = False
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator: what it gives is `original_fn` in eager code, and the decorated function in a compiled one.
+
+    The decorated function is to do what `original_fn` does, by calling ops. A compiled function that calls
+    `original_fn` by its own name runs it as it is: here Python isn't compiled, and what it calls isn't looked for.
+    `can_constant_fold_through` changes nothing: what is read is guarded, and what is constant is computed once.
+    TypeError for what isn't callable, and for parameters of other names, kinds or defaults, unless
+    `skip_signature_check`.
+    """
+    if not callable(original_fn):
+        raise TypeError(f"substitute_in_graph expects a callable, got {type(original_fn).__name__}")
+
+    def substitute(traceable_fn: Callable[..., Any]) -> Callable[..., Any]:
+        if not callable(traceable_fn):
+            raise TypeError(f"substitute_in_graph: expected a function to decorate, got {type(traceable_fn).__name__}")
+        if not skip_signature_check:
+            _same_signature(original_fn, traceable_fn)
+
+        @functools.wraps(traceable_fn)
+        def substituted(*args: Any, **kwargs: Any) -> Any:
+            return (traceable_fn if is_compiling() else original_fn)(*args, **kwargs)
+
+        substituted.__dict__["__wrapped__"] = original_fn
+        return substituted
+
+    return substitute
+
+
+def _same_signature(original: Callable[..., Any], other: Callable[..., Any]) -> None:
+    try:
+        wanted, found = inspect.signature(original), inspect.signature(other)
+    except ValueError:  # a function in C that doesn't say
+        return
+    ours, theirs = _parameters(wanted), _parameters(found)
+    if ours != theirs and ours and theirs:  # with none named it may be (*args, **kwargs)
+        raise TypeError(f"Signature mismatch between {original} and {other}: {wanted} != {found}")
+
+
+def _parameters(signature: inspect.Signature) -> list[tuple[str, bool, Any]]:
+    """The named parameters: whether they go by name only, and their defaults."""
+    return [
+        (p.name, p.kind is p.KEYWORD_ONLY, p.default)
+        for p in signature.parameters.values()
+        if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+    ]
+
+
+def save_cache_artifacts() -> tuple[bytes, Any] | None:
+    """Return the compiled code that is alive as bytes, with a list of it; None if there is none.
+
+    Another process on an equal machine takes it over with :func:`load_cache_artifacts`, and compiles only what is not
+    among it. Left out is code for GPUs, and for all sizes of a dimension.
+    """
+    from minitensor_jit.functions.artifacts import save
+
+    return save()
+
+
+def load_cache_artifacts(serialized_artifacts: bytes) -> Any:
+    """Take over compiled code that :func:`save_cache_artifacts` gave; return a list of it, None for damaged bytes.
+
+    What is for another machine, version or set of options is passed by, and compiled when it is needed. The code is
+    run as it is: load only bytes that you trust.
+    """
+    from minitensor_jit.functions.artifacts import load
+
+    return load(serialized_artifacts)
 
 
 def reset() -> None:

@@ -96,6 +96,13 @@ def current_compiler() -> Compiler:
     return _compilers[number]
 
 
+def all_compilers() -> list[Compiler]:
+    """Those of all options that were used, and that in force on this thread."""
+    current_compiler()
+    with _lock:
+        return list(_compilers.values())
+
+
 def current_options() -> JitOptions:
     """The options in force on this thread."""
     return current_compiler().options

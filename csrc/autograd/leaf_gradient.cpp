@@ -7,6 +7,7 @@
 #include "dispatch/jit_device.h"
 #include "dispatch/memory/memory_order.h"
 #include "dispatch/python/python.h"
+#include "dispatch/settings.h"
 
 namespace mt {
 
@@ -69,9 +70,10 @@ void store_gradient(GradNode& node, Ref<Tensor> gradient, bool create_graph) {
     } else if (!before) {
         // The engine's own tensor is handed over unless somebody else holds its storage.
         Dims order;
-        const bool fits = (gradient->contiguous() && leaf->contiguous()) ||
-                          has_layout(*gradient, layout_of_gradient(*leaf, gradient->sizes, order));
         const bool mine = owned_once(*gradient);
+        const bool fits = (mine && !create_graph && thread_settings.any_grad_layout) ||
+                          (gradient->contiguous() && leaf->contiguous()) ||
+                          has_layout(*gradient, layout_of_gradient(*leaf, gradient->sizes, order));
         if (!fits) meta.grad = copy_in_order(gradient, order);
         else meta.grad = mine && !create_graph ? detach(*gradient) : call_op(op_named("clone"), {gradient.get()});
     } else if (create_graph) {

@@ -20,7 +20,8 @@ struct ThreadSettings {
     // as `forward_only`, for passes that go backward end there.
     bool forward_mode : 1 = false;
     bool forward_only : 1 = false;
-    uint8_t none : 5 = 0;
+    bool any_grad_layout : 1 = false;  // gradients that are handed over stay as they lie in memory
+    uint8_t none : 4 = 0;
     Device default_device;  // where this thread makes tensors that say nothing of it
     // Of autocast, for the CPU and for GPUs: whether it is on (bits 0 and 1), and the dtypes that it lowers to (four
     // bits each). Bit 2: casts of leaves are kept.

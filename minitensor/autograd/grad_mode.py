@@ -152,6 +152,33 @@ class inference_mode(_Decorator):  # noqa: N801  (PyTorch's name)
         return inference_mode(self._mode)  # type: ignore[no-any-return]  # without a function
 
 
+class enforce_grad_layout_policy(Decorating):  # noqa: N801  (PyTorch's name)
+    """Says whether a leaf's first gradient is laid out in memory as the leaf is: at once, and as a context.
+
+    Without, a gradient that nobody else has stays as it lies, where it would be copied. Others are copied, to the
+    leaf's layout, all the same. It holds for this thread's backward passes.
+    """
+
+    def __init__(self, enable: bool = True) -> None:
+        """`enable`: whether gradients have their leaf's layout."""
+        self.mode = bool(enable)
+        self.prev = not _C.set_any_grad_layout(not self.mode)
+
+    def __enter__(self) -> None:
+        """It is set already."""
+
+    def __exit__(self, *exception: object) -> None:
+        _C.set_any_grad_layout(not self.prev)
+
+    def __call__(self, function: F) -> F:
+        """The function with the policy while it runs; as a decorator it is not set at once."""
+        _C.set_any_grad_layout(not self.prev)
+        return super().__call__(function)
+
+    def _again(self) -> enforce_grad_layout_policy:
+        return enforce_grad_layout_policy(self.mode)
+
+
 class set_multithreading_enabled:  # noqa: N801  (PyTorch's name)
     """Says whether a backward pass may use several threads: at once, and as a context until its end.
 

@@ -19,13 +19,13 @@ from typing import Any
 
 from minitensor._C import dtype
 from minitensor.library.checking import opcheck
-from minitensor.library.custom_ops import CustomOp, find, forget, is_defined, register
+from minitensor.library.custom_ops import CustomOp, find, forget, get_ctx, is_defined, register
 from minitensor.library.schema import infer_schema, parse
 
 __all__ = [
-    "CustomOpDef", "Library", "custom_op", "define", "fallthrough_kernel", "get_kernel", "impl", "impl_abstract",
-    "infer_schema", "opcheck", "register_autocast", "register_autograd", "register_fake", "register_kernel",
-    "register_torch_dispatch", "register_vmap",
+    "CustomOpDef", "Library", "custom_op", "define", "fallthrough_kernel", "get_ctx", "get_kernel", "impl",
+    "impl_abstract", "infer_schema", "opcheck", "register_autocast", "register_autograd", "register_fake",
+    "register_kernel", "register_torch_dispatch", "register_vmap",
 ]  # fmt: skip
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn
 
 import minitensor
 from minitensor import _C, autograd
@@ -14,9 +15,39 @@ from minitensor.amp.state import is_autocast_enabled
 from minitensor.autograd import no_grad
 from minitensor.library.schema import Schema
 
-__all__ = ["CustomOp", "find", "forget", "is_defined", "register"]
+__all__ = ["CustomOp", "find", "forget", "get_ctx", "is_defined", "register"]
 
 _OPS: dict[str, CustomOp] = {}
+
+
+_shapes_of: list[CustomOp | None] = []
+
+
+@contextmanager
+def _finding_shapes(op: CustomOp | None) -> Iterator[None]:
+    """The rule for device "meta" of an op runs, as long as it lasts; None: a kernel does."""
+    _shapes_of.append(op)
+    try:
+        yield
+    finally:
+        _shapes_of.pop()
+
+
+def get_ctx() -> NoReturn:
+    """RuntimeError, as PyTorch's on device "meta".
+
+    There a rule for shapes may ask for a size that depends on data, `get_ctx().new_dynamic_size()`: sizes are numbers
+    here. A rule that doesn't need one must not ask. Outside of such a rule there is nothing to ask.
+    """
+    op = _shapes_of[-1] if _shapes_of else None
+    if op is None:
+        raise RuntimeError("get_ctx() can only be called inside of a fake impl")
+    raise RuntimeError(
+        f"{op.qualname}: You're trying to run this operator with meta Tensors, but this operator may return an output "
+        "Tensor with data-dependent shape. Meta Tensors don't support operators with outputs that have data-dependent "
+        "shapes. If your operator does not return an output with data-dependent shape, make sure the fake kernel does "
+        "not call get_ctx()."
+    )
 
 
 class CustomOp:
@@ -94,7 +125,7 @@ class CustomOp:
         tensors = _tensors(given)
         kernel = self._kernel(tensors)
         versions = [t._version for t in tensors]
-        with no_grad():
+        with no_grad(), _finding_shapes(self if kernel is self.fake else None):
             result = kernel(*given)
         self._check(result, tensors)
         for tensor, before, name in zip(tensors, versions, _names(self.schema, given), strict=True):

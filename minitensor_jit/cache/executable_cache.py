@@ -42,6 +42,15 @@ class ExecutableCache:
         """What all that are alive take."""
         return sum(executable.nbytes for executable in self._known.values())
 
+    def alive(self) -> list[tuple[str, AnyExecutable]]:
+        """All that are known, with their modules."""
+        with self._lock:
+            return list(self._known.items())
+
+    def has(self, module: str) -> bool:
+        """Whether the executable of a module is known."""
+        return module in self._known
+
     def find(self, module: str) -> AnyExecutable | None:
         """The executable of a module."""
         with self._lock:

@@ -33,12 +33,10 @@ MODULES = (
 REASONS: tuple[tuple[str, dict[str, str]], ...] = (
     ("TorchScript's own graphs: scripted functions run Python", {"jit": "export_opnames"}),
     ("classes that PyTorch itself no longer runs", {"autograd": "NestedIOFunction"}),
-    ("gradients always have the layout of their parameters", {"autograd": "enforce_grad_layout_policy"}),
     ("which ops are computed again can't be chosen one by one", {"utils.checkpoint": "SAC_IGNORED_OPS"}),
     ("Triton: kernels are made by this compiler", {"library": "triton_op wrap_triton"}),
-    ("sizes that depend on data have no symbols here", {"library": "get_ctx"}),
     (
-        "guards of PyTorch's compiler, and what chooses among them",
+        "what chooses among the guards of PyTorch's compiler, to leave some out; all guards of a program are compared",
         {
             "compiler": "keep_portable_guards_unsafe keep_tensor_guards_unsafe skip_all_guards_unsafe "
             "skip_guard_on_all_nn_modules_unsafe skip_guard_on_globals_unsafe "
@@ -46,10 +44,14 @@ REASONS: tuple[tuple[str, dict[str, str]], ...] = (
         },
     ),
     (
-        "files and settings of PyTorch's compiler; `--persistent_cache_directory` keeps what was compiled",
-        {"compiler": "config load_cache_artifacts load_compiled_function save_cache_artifacts"},
+        "settings of PyTorch's compiler; this one's are in `minitensor.jit.options` and MT_JIT_FLAGS",
+        {"compiler": "config"},
     ),
-    ("TensorBoard's package has it", {"utils.tensorboard": "RecordWriter"}),
+    (
+        "a file with the graph of a function, which its own compiler writes; `export` has files, and a compiled "
+        "function can be pickled with its code",
+        {"compiler": "load_compiled_function"},
+    ),
     (
         "two of four elements zero, for the tensor cores of GPUs: PyTorch has it on CUDA only",
         {
@@ -62,7 +64,6 @@ REASONS: tuple[tuple[str, dict[str, str]], ...] = (
         "NCCL's, which goes on without ranks that died; here the launcher starts all again",
         {"distributed": "shrink_group"},
     ),
-    ("Python is not compiled, but the ops that it calls", {"compiler": "substitute_in_graph"}),
 )
 
 

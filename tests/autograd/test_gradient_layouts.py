@@ -78,3 +78,21 @@ def test_a_leaf_that_was_given_data_of_another_shape():
         assert leaf.grad.shape == (2, 3, 4)
         assert leaf.grad.is_contiguous()
         assert mt.equal(leaf.grad, counted(4, 2, 3).permute(1, 2, 0))
+
+
+def test_without_the_policy_gradients_stay_as_they_lie():
+    def strides_of(enforced):
+        leaf = mt.ones(3, 2).t().requires_grad_()
+        with mt.autograd.enforce_grad_layout_policy(enforced):
+            (leaf * mt.arange(6.0).view(2, 3)).sum().backward()
+        return leaf.grad.stride()
+
+    assert strides_of(True) == (1, 2)
+    assert strides_of(False) == (3, 1)
+    assert mt.autograd.enforce_grad_layout_policy(False)(strides_of)(True) == (1, 2)
+    assert strides_of(True) == (1, 2)  # the decorator has set nothing
+    mt.autograd.enforce_grad_layout_policy(False)
+    try:
+        assert mt._C.set_any_grad_layout(False)
+    finally:
+        mt._C.set_any_grad_layout(False)

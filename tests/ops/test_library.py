@@ -219,3 +219,20 @@ def test_functions_without_a_schema():
             library.infer_schema(function, mutates_args=())
     with pytest.raises(ValueError, match="in mutates_args were not found"):
         library.infer_schema(star, mutates_args={"z"})
+
+
+def test_sizes_that_depend_on_data_are_refused_as_on_meta():
+    with pytest.raises(RuntimeError, match="only be called inside of a fake impl"):
+        library.get_ctx()
+
+    @library.custom_op("tests_of_ctx::nonzero", mutates_args=())
+    def nonzero(x: Tensor) -> Tensor:
+        return x.nonzero()
+
+    @nonzero.register_fake
+    def _(x):
+        return x.new_empty([library.get_ctx().new_dynamic_size(), x.dim()])
+
+    assert nonzero(mt.tensor([0.0, 2.0])).tolist() == [[1]]
+    with pytest.raises(RuntimeError, match=r"tests_of_ctx::nonzero.*data-dependent shape"):
+        nonzero(mt.ones(2, device="meta"))

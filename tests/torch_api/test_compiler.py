@@ -2,6 +2,8 @@
 
 import copy
 import pickle
+import subprocess
+import sys
 
 import pytest
 
@@ -278,3 +280,65 @@ class TestStance:
         with pytest.raises(RuntimeError, match="in a compiled function"):
             sets(mt.ones(1))
         assert mt._C.stance() == "default"
+
+
+def test_substitutes_run_where_a_function_is_compiled():
+    ran = []
+
+    def original(x, scale=2.0):
+        ran.append("original")
+        return x * scale
+
+    @mt.compiler.substitute_in_graph(original)
+    def in_graph(x, scale=2.0):
+        ran.append("substitute")
+        return x * scale
+
+    assert in_graph(mt.ones(1)).item() == 2
+    assert mt.compile(lambda x: in_graph(x) + 1)(mt.ones(1)).item() == 3
+    assert ran == ["original", "substitute"]
+    with pytest.raises(TypeError, match="Signature mismatch"):
+        mt.compiler.substitute_in_graph(original)(lambda x, factor=2.0: x)
+    for taken in (lambda *args, **kwargs: 0, lambda x, scale=2.0, *rest: 0):
+        mt.compiler.substitute_in_graph(original)(taken)
+    mt.compiler.substitute_in_graph(original, skip_signature_check=True)(lambda y: y)
+    with pytest.raises(TypeError, match="expects a callable, got int"):
+        mt.compiler.substitute_in_graph(3)
+    with pytest.raises(TypeError, match="a function to decorate, got int"):
+        mt.compiler.substitute_in_graph(original)(3)
+
+
+ARTIFACTS = """
+import sys
+import minitensor as mt
+
+path, loads = sys.argv[1:]
+if loads == "load":
+    print(len(mt.compiler.load_cache_artifacts(open(path, "rb").read()).inductor_artifacts), end=" ")
+f = mt.function(lambda x: (x * 3 + 1).relu().sum(), jit_compile=True)
+print(f(mt.arange(8.0) - 4).item(), "llvmlite" in sys.modules)
+if loads == "save":
+    data, info = mt.compiler.save_cache_artifacts()
+    open(path, "wb").write(data)
+    assert not info.empty()
+"""
+
+
+def test_compiled_code_goes_to_another_process(tmp_path):
+    def run(loads):
+        command = [sys.executable, "-c", ARTIFACTS, str(tmp_path / "code"), loads]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+
+    value, compiled = run("save")
+    assert compiled == "True"
+    # What is taken over is not compiled again, which would import LLVM's binding.
+    assert run("load") == ["1", value, "False"]
+
+
+def test_damaged_artifacts_are_not_loaded():
+    assert mt.compiler.load_cache_artifacts(b"") is None
+    kept = mt.function(lambda x: x * 5 + 1, jit_compile=True)
+    kept(mt.ones(3))
+    data, info = mt.compiler.save_cache_artifacts()
+    assert mt.compiler.load_cache_artifacts(data[:-1] + bytes([data[-1] ^ 1])) is None
+    assert set(mt.compiler.load_cache_artifacts(data).inductor_artifacts) == set(info.inductor_artifacts)

@@ -131,6 +131,12 @@ PyObject* py_set_inference_mode(PyObject*, PyObject* value) {
     return PyBool_FromLong(before);
 }
 
+PyObject* py_set_any_grad_layout(PyObject*, PyObject* value) {
+    const bool any = to_bool(value), before = thread_settings.any_grad_layout;
+    thread_settings.any_grad_layout = any;
+    return PyBool_FromLong(before);
+}
+
 // register_hook(tensor | node, callable, kind) -> node, for remove_hook
 PyObject* py_register_hook(PyObject*, PyObject* args) {
     return guarded([&]() -> PyObject* {
@@ -333,6 +339,7 @@ PyMethodDef autograd_functions[] = {
      "is_recorded(*tensors): whether a call of one of them is recorded now, for any derivative"},
     {"is_inference_mode_enabled", method<py_inference_mode>(), METH_NOARGS,
      "is_inference_mode_enabled()\n--\n\nWhether inference mode is on."},
+    {"set_any_grad_layout", method<py_set_any_grad_layout>(), METH_O, "Sets the policy and returns the previous one."},
     {"set_inference_mode", method<py_set_inference_mode>(), METH_O, "Sets the mode and returns the previous one."},
     {"register_hook", method<py_register_hook>(), METH_VARARGS, "register_hook(tensor | node, callable, kind)"},
     {"retain_grad", method<py_retain_grad>(), METH_VARARGS, "retain_grad(tensor, callable)"},
