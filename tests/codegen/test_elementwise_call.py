@@ -115,12 +115,13 @@ def _sin(b, x):
     ("build", "shape", "vectors"),
     [
         (lambda b, x: _sin(b, x), LONG, 8),
-        (lambda b, x: _sin(b, b.reverse(x, (0,))), LONG, 4),
+        (lambda b, x: _sin(b, b.reverse(x, (0,))), LONG, 8),
+        (lambda b, x: _sin(b, b.slice(x, (0,), (10000,), (2,))), Shape("f32", (10000,)), 4),
         (lambda b, x: b.reduce_sum(_sin(b, x), (0,)), LONG, 8),
         (lambda b, x: b.reduce_sum(_sin(b, x), (0,)), Shape("f32", (50, 640)), 8),
         (lambda b, x: b.reduce_sum(_sin(b, x), (1,)), Shape("f32", (50, 640)), 8),
     ],
-    ids=["along", "backwards", "reduction", "columns", "rows"],
+    ids=["along", "backwards", "every other one", "reduction", "columns", "rows"],
 )
 def test_a_call_is_for_several_vectors(build, shape, vectors, monkeypatch):
     """A call for each vector would take longer than what is called."""
@@ -129,6 +130,18 @@ def test_a_call_is_for_several_vectors(build, shape, vectors, monkeypatch):
     assert set(calls) == {str(8 * vectors)}
     monkeypatch.delenv("MT_ISA")
     check(build, shape)
+
+
+def test_what_lies_backwards_is_loaded_as_whole_vectors(monkeypatch):
+    monkeypatch.setenv("MT_ISA", "avx2")
+
+    def build(b, x, y):
+        return b.add(b.reverse(x, (0,)), b.pad(b.reverse(y, (0,)), b.constant(0.5, "f32"), [(3, 4)]))
+
+    shapes = LONG, Shape("f32", (4993,))
+    assert "masked.gather" not in _code(build, *shapes)
+    monkeypatch.delenv("MT_ISA")
+    check(build, *shapes)
 
 
 def test_a_load_that_no_lane_wants_is_not_outside_of_its_array(monkeypatch):

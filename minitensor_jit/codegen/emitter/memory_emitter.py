@@ -152,21 +152,26 @@ class MemoryEmitter(IndexEmitter):
         mask = self._load_mask()
         module = self.function.module
         direct = [c for a, c in lin.terms if a is self.vector_var]
-        if direct == [1] and not any(self._atom_varies(a) for a, _ in lin.terms if a is not self.vector_var):
-            address = self.address(base, dtype, lin)
+        others = any(self._atom_varies(a) for a, _ in lin.terms if a is not self.vector_var)
+        if direct in ([1], [-1]) and not others:
+            backwards = direct == [-1]
+            order = range(n - 1, -1, -1)
+            address = self.address(base, dtype, lin - (n - 1) if backwards else lin)
             b = self.at(address, base, mask)
             if mask is None:
                 if self.prefetch:
-                    self._prefetch(b, b.gep(address, self.prefetch, I8))
-                return b.load(address, type_, align)
-            name = f"llvm.masked.load.v{n}{_suffix(element)}.p0"
-            callee = module.declare(name, type_, [PTR, vector(I1, n), type_])
-            address = self._near(address, base)
-            b = self.at(address, mask)
-            return b.call(callee, [_aligned(address, align), mask, constant(type_, None)])
+                    self._prefetch(b, b.gep(address, -self.prefetch if backwards else self.prefetch, I8))
+                value = b.load(address, type_, align)
+            else:
+                name = f"llvm.masked.load.v{n}{_suffix(element)}.p0"
+                callee = module.declare(name, type_, [PTR, vector(I1, n), type_])
+                address = self._near(address, base)
+                b = self.at(address, mask)
+                wanted = b.shuffle(mask, mask, order) if backwards else mask
+                value = b.call(callee, [_aligned(address, align), wanted, constant(type_, None)])
+            return b.shuffle(value, value, order) if backwards else value
         if self.tile is not None and mask is self.tile.mask and len(direct) == 1:
-            others = (a for a, _ in lin.terms if a is not self.vector_var)
-            value = None if any(map(self._atom_varies, others)) else self.tile.load(base, dtype, lin, direct[0])
+            value = None if others else self.tile.load(base, dtype, lin, direct[0])
             if value is not None:
                 return value
         wrapped = self._load_wrapped(base, dtype, lin, mask)

@@ -93,11 +93,11 @@ class _Loop:
         return found.all_forms()
 
     def _is_contiguous(self) -> bool:
-        """Whether the innermost loop reads every operand along, or one element of it."""
+        """Whether the innermost loop reads every operand along, forwards or backwards, or one element of it."""
         inner = {a for a, c in self.flat.terms if c == 1}
         loops = {a for a, _ in self.flat.terms}
         return all(
-            {a for a, _ in lin.terms} <= loops and all(lin.coefficient(a) in (0, 1) for a in inner)
+            {a for a, _ in lin.terms} <= loops and all(lin.coefficient(a) in (-1, 0, 1) for a in inner)
             for lin in set[AffineExpr]().union(*self.leaves.values())
         )
 
