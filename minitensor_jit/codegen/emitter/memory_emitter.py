@@ -171,9 +171,9 @@ class MemoryEmitter(IndexEmitter):
                 value = b.call(callee, [_aligned(address, align), wanted, constant(type_, None)])
             return b.shuffle(value, value, order) if backwards else value
         if self.tile is not None and mask is self.tile.mask and len(direct) == 1:
-            value = None if others else self.tile.load(base, dtype, lin, direct[0])
-            if value is not None:
-                return value
+            across = None if others else self.tile.load(base, dtype, lin, direct[0])
+            if across is not None:
+                return across
         wrapped = self._load_wrapped(base, dtype, lin, mask)
         if wrapped is not None:
             return wrapped
