@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..ir.module import Computation, Instruction
-from ..ir.reduction import collapse, identity, reduction_kind
+from ..ir.semantics.reduction import collapse, identity, reduction_kind
 from ..ir.shape import Shape, TupleShape
 
 __all__ = ["decompose_reduces"]

@@ -10,8 +10,8 @@ import numpy as np
 
 from minitensor import _C
 
-from ..ir.kernel_call import KERNEL_PREFIX, result_shapes, words_of
 from ..ir.library import Loop
+from ..ir.semantics.kernel_call import KERNEL_PREFIX, result_shapes, words_of
 from .abi import CALL_KERNEL
 
 if TYPE_CHECKING:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..ir.matrix import product_sizes
 from ..ir.module import Instruction
 from ..ir.opcode import is_elementwise
+from ..ir.semantics.matrix import product_sizes
 from .errors import CompileError
 from .kernel_spec import KernelSpec
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ..ir.module import Instruction
-from ..ir.reduction import (
+from ..ir.semantics.reduction import (
     COLUMN_BLOCK,
     COLUMN_BLOCKS,
     LANES,

@@ -14,8 +14,8 @@ import numpy as np
 
 from minitensor import _C
 from minitensor_jit.codegen.abi import CALL_KERNEL
-from minitensor_jit.ir.kernel_call import KERNEL_PREFIX, KernelCall, Param, words_of
 from minitensor_jit.ir.module import Instruction
+from minitensor_jit.ir.semantics.kernel_call import KERNEL_PREFIX, KernelCall, Param, words_of
 from minitensor_jit.ir.shape import Shape
 
 __all__ = ["Machine", "measure"]

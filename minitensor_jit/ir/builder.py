@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .builder_structured import WholeArrays
-from .combiners import combiner, highest, lowest
 from .infer.infer_shape import ShapeError, infer_shape
-from .kernel_call import KERNEL_PREFIX, KernelCall, Param
 from .library import ELEMENTWISE_PREFIX, find_loop
 from .module import Attrs, Computation, Instruction, Literal, Metadata, Module
 from .narrow import array_of
 from .opcode import NATIVE_RANGE
+from .semantics.combiners import combiner, highest, lowest
+from .semantics.kernel_call import KERNEL_PREFIX, KernelCall, Param
 from .shape import DTYPES, AnyShape, Shape, TupleShape, dtype_of
 
 __all__ = ["Builder", "combiner", "highest", "lowest"]

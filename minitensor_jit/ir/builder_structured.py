@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from .collective import Groups
-from .combiners import combiner
 from .infer.infer_shape import ShapeError
 from .module import Attrs, Computation, Instruction, Literal
+from .semantics.collective import Groups
+from .semantics.combiners import combiner
+from .semantics.window import ConvolutionDims, Window, WindowDim
 from .shape import AnyShape, Shape, TupleShape
-from .window import ConvolutionDims, Window, WindowDim
 
 __all__ = ["WholeArrays"]
 

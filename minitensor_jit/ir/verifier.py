@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from .draw import runs_more_than_once
 from .infer.infer_shape import broken_rules
 from .module import CALLED, Computation, Instruction, Module
 from .opcode import ANYWHERE, OPCODES
+from .semantics.draw import runs_more_than_once
 from .shape import Shape
 from .text.syntax import is_identifier
 

@@ -14,8 +14,8 @@ from math import prod
 import numpy as np
 
 from minitensor_jit.ir.module import Instruction
+from minitensor_jit.ir.semantics.window import Window, WindowDim
 from minitensor_jit.ir.shape import DTYPES, Shape
-from minitensor_jit.ir.window import Window, WindowDim
 from minitensor_jit.lowering.call import RecordedCall
 from minitensor_jit.lowering.context import Lowering
 from minitensor_jit.lowering.sums import lane_sum, matrix_product, ordered_sum

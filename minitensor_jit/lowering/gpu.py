@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
 from minitensor_jit.ir.builder import Builder
-from minitensor_jit.ir.combiners import highest, lowest
 from minitensor_jit.ir.module import Instruction
+from minitensor_jit.ir.semantics.combiners import highest, lowest
 from minitensor_jit.ir.shape import Shape
 from minitensor_jit.lowering import averages, convolutions, norms, orders, pads, pooling, resample, scans, scatters
 from minitensor_jit.lowering.call import FLOATING, RecordedCall

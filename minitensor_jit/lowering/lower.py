@@ -9,8 +9,8 @@ from typing import Any
 
 from minitensor import _C
 from minitensor_jit.clustering.graph import Graph, Node, Value
-from minitensor_jit.ir.kernel_call import DTypeParam, Param
 from minitensor_jit.ir.module import Instruction, Metadata, Module
+from minitensor_jit.ir.semantics.kernel_call import DTypeParam, Param
 from minitensor_jit.ir.shape import Shape
 from minitensor_jit.ir.size import is_one
 from minitensor_jit.ir.text.syntax import as_identifier

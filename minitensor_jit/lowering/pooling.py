@@ -8,8 +8,8 @@ from itertools import product
 
 import numpy as np
 
-from minitensor_jit.ir.combiners import lowest
 from minitensor_jit.ir.module import Instruction
+from minitensor_jit.ir.semantics.combiners import lowest
 from minitensor_jit.ir.shape import Shape
 from minitensor_jit.lowering.call import FLOATING, RecordedCall
 from minitensor_jit.lowering.context import Lowering

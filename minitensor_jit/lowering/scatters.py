@@ -6,8 +6,8 @@ import math
 from typing import Final
 
 from minitensor_jit.ir.builder import Builder
-from minitensor_jit.ir.combiners import highest, lowest
 from minitensor_jit.ir.module import Computation, Instruction
+from minitensor_jit.ir.semantics.combiners import highest, lowest
 from minitensor_jit.ir.shape import Shape
 from minitensor_jit.lowering.call import FLOATING, RecordedCall
 from minitensor_jit.lowering.context import Lowering

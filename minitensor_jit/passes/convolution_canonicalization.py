@@ -6,7 +6,7 @@ from typing import Any
 
 from ..ir.builder import Builder
 from ..ir.module import Computation, Instruction, Module
-from ..ir.window import ConvolutionDims, Window, WindowDim
+from ..ir.semantics.window import ConvolutionDims, Window, WindowDim
 
 __all__ = ["ConvolutionCanonicalization", "canonical"]
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..ir.infer.infer_shape import dot_dims, infer_shape
-from ..ir.matrix import matrix_of
 from ..ir.module import Computation, Instruction, Module
 from ..ir.refusal import Refusal, Refused
+from ..ir.semantics.matrix import matrix_of
 from ..ir.size import hint
 
 __all__ = ["LayoutAssignment"]

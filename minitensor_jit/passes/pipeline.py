@@ -26,14 +26,14 @@ from .fusion.row_fusion import RowFusion
 from .layout_assignment import LayoutAssignment
 from .loop_calls import LoopCalls
 from .memory_scheduler import MemoryScheduler
-from .narrow_products import NarrowProducts
-from .narrow_types import NarrowTypes
 from .pass_manager import Pass, PassHook, PassManager
-from .reduce_precision import ReducePrecision
+from .precision.narrow_products import NarrowProducts
+from .precision.narrow_types import NarrowTypes
+from .precision.reduce_precision import ReducePrecision
+from .precision.tensor_float import TensorFloat32
 from .row_gather_rewriter import RowGatherRewriter
 from .simplify import ALL_RULES, FAST_MATH_RULES
 from .target import CPU, Target
-from .tensor_float import TensorFloat32
 from .while_loops.while_loop_invariant_code_motion import WhileLoopInvariantCodeMotion
 from .while_loops.while_loop_unroller import WhileLoopUnroller
 

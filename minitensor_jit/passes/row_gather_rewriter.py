@@ -5,11 +5,11 @@ from __future__ import annotations
 from math import prod
 from typing import Final
 
-from ..ir.combiners import combiner, highest, lowest
 from ..ir.decision import Decision
 from ..ir.module import Computation, Instruction
 from ..ir.opcode import is_elementwise
 from ..ir.refusal import Refused
+from ..ir.semantics.combiners import combiner, highest, lowest
 from ..ir.shape import DTYPES
 from .sequence_pass import SequencePass
 from .simplify.rewriter import Rewriter, scalar_value

@@ -15,8 +15,8 @@ from minitensor_jit.ir.evaluate.custom_calls import register_custom_call
 from minitensor_jit.ir.evaluate.evaluator import evaluate
 from minitensor_jit.ir.module import Computation, Instruction
 from minitensor_jit.ir.narrow import array_of, wide_array
+from minitensor_jit.ir.semantics.window import Window
 from minitensor_jit.ir.shape import Shape
-from minitensor_jit.ir.window import Window
 from minitensor_jit.passes.pipeline import PipelineOptions, run_pipeline
 from minitensor_jit.tools.module_files import compile_and_run as run_module
 

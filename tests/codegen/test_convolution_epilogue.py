@@ -12,11 +12,11 @@ from minitensor_jit.codegen.cpu.compiler import Options, compile_module
 from minitensor_jit.ir.analysis.equal import difference
 from minitensor_jit.ir.builder import Builder
 from minitensor_jit.ir.evaluate.evaluator import evaluate
+from minitensor_jit.ir.semantics.window import Window, WindowDim
 from minitensor_jit.ir.shape import Shape
 from minitensor_jit.ir.text.parser import parse_module
 from minitensor_jit.ir.text.printer import print_module
 from minitensor_jit.ir.verifier import check
-from minitensor_jit.ir.window import Window, WindowDim
 from minitensor_jit.passes.convolution_canonicalization import canonical
 from minitensor_jit.passes.fusion import output_fusion
 from minitensor_jit.passes.fusion.fusion import Fusion

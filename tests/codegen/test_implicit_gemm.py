@@ -11,8 +11,8 @@ import minitensor as mt
 from minitensor_jit.codegen.nvptx.compiler import compile_module
 from minitensor_jit.ir.builder import Builder
 from minitensor_jit.ir.evaluate.evaluator import evaluate
+from minitensor_jit.ir.semantics.window import Window, WindowDim
 from minitensor_jit.ir.shape import Shape
-from minitensor_jit.ir.window import Window, WindowDim
 from minitensor_jit.passes.expander import Expander
 from minitensor_jit.passes.pipeline import PipelineOptions, run_pipeline
 from minitensor_jit.passes.target import GPU

@@ -8,7 +8,7 @@ from minitensor_jit.codegen.cpu.compiler import compile_module
 from minitensor_jit.codegen.errors import CompileError
 from minitensor_jit.ir.builder import Builder
 from minitensor_jit.ir.evaluate.evaluator import evaluate
-from minitensor_jit.ir.kernel_call import DTypeParam, KernelCall, words_of
+from minitensor_jit.ir.semantics.kernel_call import DTypeParam, KernelCall, words_of
 from minitensor_jit.ir.shape import Shape
 from minitensor_jit.ir.testing import same_bits
 from minitensor_jit.ir.text.parser import parse_module

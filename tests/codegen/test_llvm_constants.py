@@ -7,7 +7,7 @@ import pytest
 from runtime_table import check
 
 from minitensor_jit.codegen.llvm.ir_text import F32, F64, constant, float_bits
-from minitensor_jit.ir.combiners import combiner
+from minitensor_jit.ir.semantics.combiners import combiner
 from minitensor_jit.ir.shape import Shape
 
 

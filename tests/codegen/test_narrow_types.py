@@ -12,8 +12,8 @@ from minitensor_jit.ir.shape import BFLOAT16, Shape
 from minitensor_jit.ir.testing import random_arguments, random_module, same_bits
 from minitensor_jit.ir.text.parser import parse_module
 from minitensor_jit.ir.verifier import check as verify
-from minitensor_jit.passes.narrow_types import NarrowTypes
 from minitensor_jit.passes.pipeline import run_pipeline
+from minitensor_jit.passes.precision.narrow_types import NarrowTypes
 
 pytestmark = pytest.mark.sampled(4)
 

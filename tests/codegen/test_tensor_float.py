@@ -15,8 +15,8 @@ from minitensor_jit.ir.shape import Shape
 from minitensor_jit.ir.text.parser import parse_module
 from minitensor_jit.ir.text.printer import print_module
 from minitensor_jit.passes.pipeline import PipelineOptions, run_pipeline
+from minitensor_jit.passes.precision.tensor_float import ALGORITHM, TensorFloat32
 from minitensor_jit.passes.target import GPU
-from minitensor_jit.passes.tensor_float import ALGORITHM, TensorFloat32
 from minitensor_jit.runtime.cuda.program import GpuTarget
 
 pytestmark = pytest.mark.sampled(6)

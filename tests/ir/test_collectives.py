@@ -14,11 +14,11 @@ import pytest
 from minitensor_jit.codegen.cpu.compiler import compile_module
 from minitensor_jit.ir.analysis.equal import difference
 from minitensor_jit.ir.builder import Builder
-from minitensor_jit.ir.collective import Devices, groups_of, parse_groups
 from minitensor_jit.ir.evaluate.collective import evaluate_devices, on_devices
 from minitensor_jit.ir.evaluate.evaluator import evaluate
 from minitensor_jit.ir.infer.infer_shape import ShapeError
 from minitensor_jit.ir.module import Module
+from minitensor_jit.ir.semantics.collective import Devices, groups_of, parse_groups
 from minitensor_jit.ir.shape import Shape, TupleShape
 from minitensor_jit.ir.testing import same_bits
 from minitensor_jit.ir.text.parser import ParseError, parse_module

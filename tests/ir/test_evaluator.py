@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from minitensor_jit.ir.builder import Builder
 from minitensor_jit.ir.evaluate.evaluator import evaluate
 from minitensor_jit.ir.module import Instruction
-from minitensor_jit.ir.reduction import collapse
+from minitensor_jit.ir.semantics.reduction import collapse
 from minitensor_jit.ir.shape import Shape, dtype_of
 from minitensor_jit.ir.testing import random_array, same_bits
 from minitensor_jit.ir.text.parser import parse_module

@@ -13,11 +13,11 @@ from minitensor_jit.ir.evaluate.custom_calls import custom_call_targets, registe
 from minitensor_jit.ir.evaluate.evaluator import evaluate
 from minitensor_jit.ir.infer.infer_shape import ShapeError
 from minitensor_jit.ir.module import Computation, Instruction, Module
+from minitensor_jit.ir.semantics.window import ConvolutionDims, Window, WindowDim
 from minitensor_jit.ir.shape import Shape, TupleShape
 from minitensor_jit.ir.text.parser import ParseError, parse_module
 from minitensor_jit.ir.text.printer import print_module
 from minitensor_jit.ir.verifier import check
-from minitensor_jit.ir.window import ConvolutionDims, Window, WindowDim
 
 
 def f32(*dims: int) -> Shape:

@@ -21,7 +21,7 @@ from xla_run import xla_text  # noqa: E402
 from minitensor_jit.ir.analysis.equal import difference  # noqa: E402
 from minitensor_jit.ir.builder import Builder  # noqa: E402
 from minitensor_jit.ir.evaluate.evaluator import evaluate  # noqa: E402
-from minitensor_jit.ir.kernel_call import DTypeParam  # noqa: E402
+from minitensor_jit.ir.semantics.kernel_call import DTypeParam  # noqa: E402
 from minitensor_jit.ir.shape import DTYPES, Shape  # noqa: E402
 from minitensor_jit.ir.testing import random_module  # noqa: E402
 from minitensor_jit.ir.text.parser import parse_module  # noqa: E402

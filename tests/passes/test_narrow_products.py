@@ -9,9 +9,9 @@ from minitensor_jit.ir.text.parser import parse_module
 from minitensor_jit.ir.verifier import check
 from minitensor_jit.passes.expander import Expander
 from minitensor_jit.passes.fusion.output_fusion import OutputFusion
-from minitensor_jit.passes.narrow_products import NarrowProducts
-from minitensor_jit.passes.narrow_types import NarrowTypes
 from minitensor_jit.passes.pipeline import PipelineOptions, pipeline, run_pipeline
+from minitensor_jit.passes.precision.narrow_products import NarrowProducts
+from minitensor_jit.passes.precision.narrow_types import NarrowTypes
 from minitensor_jit.passes.target import GPU
 
 PRODUCT = """

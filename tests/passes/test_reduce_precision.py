@@ -8,7 +8,7 @@ from minitensor_jit.ir.evaluate.evaluator import evaluate
 from minitensor_jit.ir.text.parser import parse_module
 from minitensor_jit.ir.verifier import check
 from minitensor_jit.passes.pipeline import PipelineOptions, pipeline, run_pipeline
-from minitensor_jit.passes.reduce_precision import ReducePrecision
+from minitensor_jit.passes.precision.reduce_precision import ReducePrecision
 
 BEFORE = """
 HloModule dots

@@ -10,7 +10,7 @@ from ...ir.module import Module
 from ...passes.convolution_canonicalization import ConvolutionCanonicalization
 from ...passes.expander import Expander
 from ...passes.loop_calls import LoopCalls
-from ...passes.narrow_types import NarrowTypes
+from ...passes.precision.narrow_types import NarrowTypes
 from ...runtime.buffer_assignment import Location
 from ...runtime.executable import Executable, Interface
 from ...runtime.kernel_counters import ModuleCounters

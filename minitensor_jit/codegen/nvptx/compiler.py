@@ -13,7 +13,7 @@ from ...ir.size import active
 from ...passes.convolution_canonicalization import ConvolutionCanonicalization
 from ...passes.expander import Expander
 from ...passes.loop_calls import LoopCalls
-from ...passes.narrow_types import NarrowTypes
+from ...passes.precision.narrow_types import NarrowTypes
 from ...passes.target import GPU
 from ...runtime.buffer_assignment import Location
 from ...runtime.cuda.program import Branch, GpuProgram, GpuStep, GpuTarget, KernelLaunch, MemoryCopy, WhileLoop

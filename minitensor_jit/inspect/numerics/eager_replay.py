@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from minitensor._C import Tensor, bfloat16, from_numpy, uint16
 from minitensor_jit.clustering.graph import Graph, Node, TensorMeta, Value
-from minitensor_jit.ir.kernel_call import KERNEL_PREFIX, KernelCall
 from minitensor_jit.ir.library import library
 from minitensor_jit.ir.module import Instruction
+from minitensor_jit.ir.semantics.kernel_call import KERNEL_PREFIX, KernelCall
 from minitensor_jit.ir.shape import BFLOAT16, DTYPES, Shape, TupleShape
 from minitensor_jit.lowering.call import RecordedCall
 from minitensor_jit.lowering.lower import (

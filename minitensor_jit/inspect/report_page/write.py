@@ -15,7 +15,7 @@ from minitensor_jit.inspect.report_page.packing import end_script, script
 
 __all__ = ["page_of", "probe", "write_page"]
 
-_HERE = Path(__file__).parent
+_ASSETS = Path(__file__).parent / "assets"
 _SCRIPTS = (
     "inflate.js",
     "elements.js",
@@ -31,12 +31,12 @@ _SCRIPTS = (
 
 def page_of(main: dict[str, Any], parts: list[Any], end: dict[str, Any]) -> str:
     """The page: style and scripts of our own, and the data."""
-    scripts = "\n".join((_HERE / name).read_text(encoding="utf-8") for name in _SCRIPTS)
+    scripts = "\n".join((_ASSETS / name).read_text(encoding="utf-8") for name in _SCRIPTS)
     packed = "\n".join(script(number, part) for number, part in enumerate([main, *parts]))
-    page = (_HERE / "page.html").read_text(encoding="utf-8")
+    page = (_ASSETS / "page.html").read_text(encoding="utf-8")
     pieces = {
         "title": html.escape(f"{main['title']}: report"),
-        "style": (_HERE / "style.css").read_text(encoding="utf-8"),
+        "style": (_ASSETS / "style.css").read_text(encoding="utf-8"),
         "data": f"{end_script(end)}\n{packed}",
         "script": scripts,
     }

@@ -15,9 +15,9 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..collective import Devices, groups_of
 from ..module import Computation, Instruction, Module
 from ..narrow import WIDER, array_of, wide_array, widened
+from ..semantics.collective import Devices, groups_of
 from ..shape import TupleShape, leaves
 from .computation import scalar_function
 from .elementwise import Array, Rule, Value

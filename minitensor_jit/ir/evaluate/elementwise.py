@@ -14,7 +14,7 @@ from ..library import loop_of
 from ..module import Instruction
 from ..narrow import array_of, wide_array
 from ..opcode import has_native_range
-from ..reduction import maximum, minimum
+from ..semantics.reduction import maximum, minimum
 from ..shape import Shape
 from ..small_types import SMALL_INTEGERS, integer_limits
 

@@ -15,7 +15,7 @@ from ..infer.infer_shape import dot_dims
 from ..library import library
 from ..module import Computation, Instruction, Module
 from ..narrow import array_of
-from ..reduction import reduce_ordered, reduction_kind
+from ..semantics.reduction import reduce_ordered, reduction_kind
 from .collective import COLLECTIVE_RULES, evaluate_devices
 from .computation import RULES, evaluate_computation, evaluate_instruction, scalar_function
 from .control import CONTROL_RULES

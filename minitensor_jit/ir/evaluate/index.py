@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from ..module import Instruction
-from ..reduction import reduction_kind
+from ..semantics.reduction import reduction_kind
 from .computation import scalar_function
 from .elementwise import Array, Rule, Value
 

@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 
 from ..builder import Builder
-from ..draw import draw
 from ..module import Instruction
+from ..semantics.draw import draw
 from ..shape import Shape, TupleShape
 from .computation import evaluate_computation
 from .elementwise import Array, Rule, Value

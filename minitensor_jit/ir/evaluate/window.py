@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from ..module import Instruction
-from ..window import ConvolutionDims, Window
+from ..semantics.window import ConvolutionDims, Window
 from .computation import scalar_function
 from .elementwise import Array, Rule, Value
 

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
-from ..collective import COLLECTIVE_RULES
 from ..opcode import OPCODES, opcode_of
+from ..semantics.collective import COLLECTIVE_RULES
 from ..shape import AnyShape, Shape, TupleShape
 from .checks import (
     Attrs,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from ..semantics.window import ConvolutionDims, Window
 from ..shape import AnyShape, Shape, TupleShape
-from ..window import ConvolutionDims, Window
 from .checks import Attrs, Rule, ShapeError, check_combiner, same_dims, wrong
 
 __all__ = ["WINDOW_RULES", "accumulated"]

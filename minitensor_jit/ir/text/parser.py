@@ -8,12 +8,12 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from ..collective import parse_groups
-from ..draw import stream_of, with_stream
 from ..module import Attrs, Computation, Instruction, Literal, Metadata, Module
 from ..opcode import CUSTOM_CALLS, OPCODES, Opcode, opcode_of
+from ..semantics.collective import parse_groups
+from ..semantics.draw import stream_of, with_stream
+from ..semantics.window import ConvolutionDims, Window
 from ..shape import DTYPES, AnyShape, Shape, TupleShape
-from ..window import ConvolutionDims, Window
 from .syntax import ATTRIBUTES, parse_number, unescape
 
 __all__ = ["ParseError", "parse_module"]

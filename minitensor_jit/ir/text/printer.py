@@ -6,9 +6,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from ..collective import print_groups
 from ..module import Computation, Instruction, Metadata, Module
 from ..opcode import CUSTOM_CALLS
+from ..semantics.collective import print_groups
 from ..shape import AnyShape, TupleShape
 from .syntax import ATTRIBUTES, escape, number
 

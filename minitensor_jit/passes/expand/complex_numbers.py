@@ -6,7 +6,7 @@ from typing import Final
 
 from ...ir.builder import Builder
 from ...ir.module import Computation, Instruction
-from ...ir.reduction import reduction_kind
+from ...ir.semantics.reduction import reduction_kind
 from ...ir.shape import Shape
 from .rule import Rule, inline
 

@@ -6,8 +6,8 @@ from math import prod
 from typing import Final
 
 from ...ir.builder import Builder
-from ...ir.draw import draw
 from ...ir.module import Instruction
+from ...ir.semantics.draw import draw
 from ...ir.shape import Shape, TupleShape
 from .rule import Rule
 

@@ -12,12 +12,12 @@ from math import prod
 from typing import Any, Final
 
 from ...ir.builder import Builder, highest, lowest
-from ...ir.kernel_call import KERNEL_PREFIX
 from ...ir.library import library
 from ...ir.module import Computation, Instruction
-from ...ir.reduction import reduction_kind
+from ...ir.semantics.kernel_call import KERNEL_PREFIX
+from ...ir.semantics.reduction import reduction_kind
+from ...ir.semantics.window import ConvolutionDims, Window, WindowDim
 from ...ir.shape import DTYPES, Shape
-from ...ir.window import ConvolutionDims, Window, WindowDim
 from .rule import Rule, inline
 
 __all__ = ["WINDOW_RULES", "slide"]

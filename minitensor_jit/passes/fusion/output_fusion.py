@@ -7,10 +7,10 @@ from typing import Final
 
 from ...ir.decision import Decision
 from ...ir.infer.infer_shape import dot_dims
-from ...ir.kernel_call import is_convolution
 from ...ir.module import Computation, Instruction
 from ...ir.opcode import Trait, is_elementwise, opcodes_with
 from ...ir.refusal import Refused
+from ...ir.semantics.kernel_call import is_convolution
 from ...ir.shape import Shape
 from ...ir.size import is_one
 from ..sequence_pass import SequencePass

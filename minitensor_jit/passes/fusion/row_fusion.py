@@ -9,8 +9,8 @@ from typing import Final
 from ...ir.decision import Decision
 from ...ir.module import Computation, Instruction
 from ...ir.opcode import OPCODES, is_elementwise
-from ...ir.reduction import reduction_kind
 from ...ir.refusal import Refused
+from ...ir.semantics.reduction import reduction_kind
 from ...ir.shape import Shape
 from ...ir.size import hint
 from ..sequence_pass import SequencePass

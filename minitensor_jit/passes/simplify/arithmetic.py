@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ...ir.combiners import highest, lowest
 from ...ir.module import Instruction
 from ...ir.opcode import OPCODES
+from ...ir.semantics.combiners import highest, lowest
 from ...ir.shape import DTYPES, Shape
 from .rewriter import ELEMENTWISE, Rewriter, Rule, scalar_value
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...ir.infer.infer_shape import dot_dims
 from ...ir.module import Instruction
-from ...ir.reduction import identity, reduction_kind
+from ...ir.semantics.reduction import identity, reduction_kind
 from .rewriter import Rewriter, Rule, scalar_value
 
 __all__ = ["RULES"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ....ir.infer.infer_shape import dot_dims
-from ....ir.matrix import Matrix, matrix_of, product_sizes
 from ....ir.module import Computation, Instruction
+from ....ir.semantics.matrix import Matrix, matrix_of, product_sizes
 from ....ir.size import is_one
 from ....runtime.buffer_assignment import Location
 from ...abi import GEMM, GEMV

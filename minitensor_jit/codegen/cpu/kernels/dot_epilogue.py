@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ....ir.matrix import product_sizes
 from ....ir.module import Instruction
+from ....ir.semantics.matrix import product_sizes
 from ...abi import GEMM
 from ...errors import CompileError
 from ...kernel_spec import KernelSpec

@@ -5,9 +5,9 @@ from __future__ import annotations
 import struct
 from math import prod
 
-from ....ir.kernel_call import is_convolution, words_of
 from ....ir.library import library
 from ....ir.module import Instruction
+from ....ir.semantics.kernel_call import is_convolution, words_of
 from ....ir.size import Size
 from ...abi import CALL_KERNEL, CONVOLVE
 from ...errors import CompileError

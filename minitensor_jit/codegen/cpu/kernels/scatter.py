@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 
 from ....ir.module import Computation, Instruction
-from ....ir.reduction import reduction_kind
+from ....ir.semantics.reduction import reduction_kind
 from ....ir.shape import DTYPES, strides_of
 from ....runtime.buffer_assignment import Location
 from ...emitter.elementwise import combine

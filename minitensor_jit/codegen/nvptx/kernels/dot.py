@@ -15,8 +15,8 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from ....ir.infer.infer_shape import dot_dims
-from ....ir.matrix import Matrix, matrix_of, product_sizes
 from ....ir.module import Computation, Instruction
+from ....ir.semantics.matrix import Matrix, matrix_of, product_sizes
 from ....ir.shape import DTYPES, Shape
 from ...emitter.loops import counted_loop
 from ...emitter.types import MEMORY

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from math import prod
 
 from ....ir.builder import Builder
-from ....ir.combiners import highest, lowest
-from ....ir.kernel_call import KernelCall
 from ....ir.module import Computation, Instruction
+from ....ir.semantics.combiners import highest, lowest
+from ....ir.semantics.kernel_call import KernelCall
 from ....ir.shape import DTYPES, Shape
 from ...emitter.loops import counted_loop
 from ...emitter.scalar_computation import apply_scalar

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from math import prod
 
 from ....ir.module import Computation, Instruction
-from ....ir.reduction import reduction_kind
+from ....ir.semantics.reduction import reduction_kind
 from ....ir.shape import DTYPES
 from ...emitter.elementwise import combine
 from ...emitter.loops import counted_loop, while_loop

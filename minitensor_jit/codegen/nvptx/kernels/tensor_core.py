@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
-from ....ir.matrix import product_sizes
 from ....ir.module import Instruction
+from ....ir.semantics.matrix import product_sizes
 from ....ir.shape import DTYPES
 from ...emitter.loops import counted_loop
 from ...indexing.index import Space

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from ....ir.matrix import product_sizes
 from ....ir.module import Instruction
+from ....ir.semantics.matrix import product_sizes
 from ....ir.shape import DTYPES
 from ...emitter.loops import counted_loop
 from ...emitter.types import MEMORY

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..ir.module import Computation, Instruction, Module
-from ..ir.refusal import Refusal, Refused
+from ...ir.module import Computation, Instruction, Module
+from ...ir.refusal import Refusal, Refused
 
 __all__ = ["FORMATS", "ReducePrecision"]
 

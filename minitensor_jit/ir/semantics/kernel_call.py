@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from .module import Instruction
-from .shape import AnyShape, Shape, TupleShape
-from .size import Size, active
+from ..module import Instruction
+from ..shape import AnyShape, Shape, TupleShape
+from ..size import Size, active
 
 __all__ = ["KERNEL_PREFIX", "DTypeParam", "KernelCall", "Param", "is_convolution", "words_of"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..ir.module import Module
+from ...ir.module import Module
 
 __all__ = ["ALGORITHM", "TensorFloat32"]
 

@@ -6,11 +6,11 @@ from typing import Final
 
 import numpy as np
 
-from ..ir.infer.infer_shape import dot_dims
-from ..ir.module import Computation, Instruction, Module
-from ..ir.narrow import NARROW, array_of, wide_array
-from ..ir.opcode import Trait, is_elementwise, opcodes_with
-from ..ir.shape import Shape
+from ...ir.infer.infer_shape import dot_dims
+from ...ir.module import Computation, Instruction, Module
+from ...ir.narrow import NARROW, array_of, wide_array
+from ...ir.opcode import Trait, is_elementwise, opcodes_with
+from ...ir.shape import Shape
 
 __all__ = ["NarrowProducts"]
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from .infer.infer_shape import dot_dims
-from .module import Instruction
-from .shape import Shape, strides_of
+from ..infer.infer_shape import dot_dims
+from ..module import Instruction
+from ..shape import Shape, strides_of
 
 __all__ = ["Matrix", "matrix_of", "product_sizes"]
 

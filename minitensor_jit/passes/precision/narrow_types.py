@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..ir.module import Computation, Instruction, Module
-from ..ir.narrow import WIDER, is_narrow, widened, widened_shape
-from ..ir.shape import AnyShape, Shape, TupleShape
+from ...ir.module import Computation, Instruction, Module
+from ...ir.narrow import WIDER, is_narrow, widened, widened_shape
+from ...ir.shape import AnyShape, Shape, TupleShape
 
 __all__ = ["NarrowTypes"]
 

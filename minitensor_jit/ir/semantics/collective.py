@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from .infer.checks import Attrs, Rule, ShapeError, check_combiner, distinct, same, wrong
-from .shape import AnyShape, Shape, TupleShape
+from ..infer.checks import Attrs, Rule, ShapeError, check_combiner, distinct, same, wrong
+from ..shape import AnyShape, Shape, TupleShape
 
 if TYPE_CHECKING:
-    from .module import Instruction
+    from ..module import Instruction
 
 __all__ = ["COLLECTIVE_RULES", "Devices", "Groups", "groups_of", "parse_groups", "print_groups"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from .infer.infer_shape import ShapeError, infer_shape
-from .module import Computation, Instruction
-from .shape import DTYPES, Shape
-from .small_types import float_limits, integer_limits
+from ..infer.infer_shape import ShapeError, infer_shape
+from ..module import Computation, Instruction
+from ..shape import DTYPES, Shape
+from ..small_types import float_limits, integer_limits
 
 __all__ = ["REDUCTIONS", "combiner", "highest", "lowest"]
 

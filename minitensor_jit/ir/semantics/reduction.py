@@ -9,10 +9,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from .module import Computation
-from .narrow import WIDER, array_of
-from .shape import DTYPES, dtype_of
-from .small_types import float_limits, integer_limits
+from ..module import Computation
+from ..narrow import WIDER, array_of
+from ..shape import DTYPES, dtype_of
+from ..small_types import float_limits, integer_limits
 
 __all__ = ["Step", "collapse", "identity", "maximum", "minimum", "reduce_ordered", "reduction_kind"]
 

@@ -11,10 +11,10 @@ from typing import Final
 
 import numpy as np
 
-from .builder import Builder
-from .module import Computation, Instruction, Module
-from .narrow import WIDER
-from .shape import Shape, TupleShape
+from ..builder import Builder
+from ..module import Computation, Instruction, Module
+from ..narrow import WIDER
+from ..shape import Shape, TupleShape
 
 __all__ = ["DISTRIBUTIONS", "draw", "runs_more_than_once", "stream_of", "with_stream"]
 

@@ -1,0 +1,1 @@
+"""Passes that choose the types in which products and narrow values are computed."""
