@@ -172,10 +172,14 @@ std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> pla
         if (!leaf && ran_earlier_node) return refuse("gradients run through the history of an argument");
         if (!leaf && grad_fn(*arguments[i])->sequence >= own_nodes_from)
             return refuse("the history of an argument changes");
-        if (find_storage(arguments, t.storage.get()) != static_cast<int32_t>(i))
-            return refuse("arguments share memory");
-        program->arguments_.push_back(
-            {t.dtype, t.device(), t.sizes, t.strides, false, t.offset, t.storage->nbytes, differentiated(t), leaf});
+        const auto first = static_cast<uint32_t>(find_storage(arguments, t.storage.get()));
+        // Whose history would it be, or whose gradient?
+        if (first != i && (differentiated(t) || differentiated(*arguments[first])))
+            return refuse("arguments that want gradients share memory");
+        if (std::find(arguments.begin(), arguments.end(), &t) - arguments.begin() != static_cast<ptrdiff_t>(i))
+            return refuse("a tensor is given twice");
+        program->arguments_.push_back({t.dtype, t.device(), t.sizes, t.strides, false, t.offset, t.storage->nbytes,
+                                       differentiated(t), leaf, first, t.offset - arguments[first]->offset});
     }
     std::vector<Leaf> leaves = trace.leaves;
     if (const char* reason = read_in_place(trace.snapshots(), leaves)) return refuse(reason);
@@ -184,10 +188,17 @@ std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> pla
         int32_t argument = find_storage(arguments, leaf.storage.get());
         if (argument < 0) continue;
         auto which = static_cast<uint32_t>(argument);
-        const Tensor& t = *arguments[which];
         auto read = element_span(leaf.sizes, leaf.strides, leaf.offset);
-        auto shown = element_span(t.sizes, t.strides, t.offset);
-        if (read.first < shown.first || read.second > shown.second) program->arguments_[which].whole_storage = true;
+        auto shows = [&](const Tensor& t) {
+            auto shown = element_span(t.sizes, t.strides, t.offset);
+            return t.storage == leaf.storage && read.first >= shown.first && read.second <= shown.second;
+        };
+        while (which < arguments.size() && !shows(*arguments[which])) ++which;
+        if (which == arguments.size()) {
+            which = static_cast<uint32_t>(argument);
+            program->arguments_[which].whole_storage = true;
+        }
+        const Tensor& t = *arguments[which];
         program->argument_leaves_.push_back({static_cast<uint32_t>(i), which, leaf.offset - t.offset});
     }
     auto flat = [&](const Pending& p) { return trace.nodes[p.node].first_result + p.result; };
@@ -270,6 +281,9 @@ std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> pla
         if (!storage) continue;
         if (storage->has_memory()) {
             int32_t argument = find_storage(arguments, storage);
+            auto shared = [&](const ArgumentMeta& meta) { return meta.first == static_cast<uint32_t>(argument); };
+            if (argument >= 0 && std::count_if(program->arguments_.begin(), program->arguments_.end(), shared) > 1)
+                return refuse("it writes to an argument that shares memory with another one");
             program->written_.push_back({i, argument, argument < 0 ? Ref<Storage>::borrow(storage) : Ref<Storage>()});
             if (argument >= 0) program->arguments_[static_cast<size_t>(argument)].whole_storage = true;
             else note_writes(storage, -1);
@@ -334,8 +348,10 @@ bool Program::accepts(Tensor* const* given, size_t given_count) const {
             return false;
         if (meta.differentiated && is_leaf(t) != meta.leaf) return false;
         if (meta.whole_storage && (t.offset != meta.offset || t.storage->nbytes != meta.nbytes)) return false;
+        if (meta.first != i && t.offset - arguments[meta.first]->offset != meta.after_first) return false;
         for (size_t j = 0; j < i; ++j)
-            if (arguments[j]->storage == t.storage) return false;
+            if (arguments[j] == &t || (arguments[j]->storage == t.storage) != (arguments_[j].first == meta.first))
+                return false;
     }
     for (const Written& w : written_) {
         // A captured tensor that is written and passed as an argument would be both.

@@ -50,6 +50,8 @@ class Program {
         size_t nbytes = 0;
         bool differentiated = false;  // it wants a gradient, for the function to compute with
         bool leaf = true;
+        uint32_t first = 0;     // of the arguments that share its memory, and how far after it this one begins
+        int64_t after_first = 0;
     };
     struct ArgumentLeaf {
         uint32_t leaf, argument;
