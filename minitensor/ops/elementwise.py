@@ -296,7 +296,11 @@ def _pow_lower(b: Any, x: Any, y: Any) -> Any:
     exponent = b.recorded.operands[1]
     if x.dtype == "pred":  # only to the power of a number: True or False
         return x if exponent.scalar else _one(b, x)
-    if exponent.kind != "scalar" or b.recorded.operands[0].kind == "scalar" or not b.recorded.floating:
+    if exponent.kind != "scalar" or b.recorded.operands[0].kind == "scalar":
+        return b.elementwise_call("pow", x, y)
+    if x.array_shape.kind in "iu" and exponent.baked and exponent.scalar in (0, 1, 2):
+        return _POWERS[exponent.scalar](b, x)
+    if not b.recorded.floating:
         return b.elementwise_call("pow", x, y)
     if exponent.baked:
         power = _POWERS.get(exponent.scalar)

@@ -2,8 +2,11 @@ import numpy as np
 import pytest
 from runtime_table import check
 
+from minitensor_jit.codegen.cpu.compiler import compile_module
 from minitensor_jit.codegen.cpu.kernels import loop_kernel
+from minitensor_jit.ir.builder import Builder
 from minitensor_jit.ir.shape import Shape
+from minitensor_jit.passes.pipeline import run_pipeline
 
 
 def f32(*dims):
@@ -182,3 +185,60 @@ def test_gather_along_a_dimension():
 
 def test_zero_sized_arrays():
     check(lambda b, x: [b.add(x, x), b.reduce_sum(x, (0,)), b.reduce_max(x, (0,)), b.reduce_sum(x, (1,))], f32(0, 5))
+
+
+@pytest.mark.parametrize("dtype", ["f32", "u8"])
+def test_loops_are_cut_where_another_operand_begins(dtype):
+    """Then no vector is put together from two of them: of narrow types the lanes would be loaded one by one."""
+    shapes = Shape(dtype, (30, 256)), Shape(dtype, (30, 128))
+
+    def build(b, x, y):
+        zero = b.constant(0, dtype)
+        return b.pad(b.concatenate([b.reverse(y, (1,)), x, y], 1), zero, [(0, 0), (32, 0)])
+
+    b, texts = Builder("test"), {}
+    module = run_pipeline(b.build(build(b, *(b.parameter(s) for s in shapes))))
+    compile_module(module, name="test", dump=lambda kind, text: texts.update({kind: text})).close()
+    (text,) = (text for kind, text in texts.items() if kind.endswith("no-opt.ll"))
+    assert "masked.load" not in text
+    check(build, *shapes)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_random_pieces(seed):
+    """Joined, padded, reversed and cut out of each other, of every length and type, alone and in sums."""
+    rng = np.random.default_rng(seed)
+    dtype = rng.choice(["f32", "f64", "u8", "s64", "pred", "f16", "c64"])
+    rows = int(rng.choice([1, 3, 50]))
+    widths = [int(n) for n in rng.choice([1, 3, 7, 16, 31, 64, 100, 513, 9000 // rows], 3)]
+    axis = int(rng.integers(2))
+    shapes = [Shape(dtype, (rows, n) if axis else (n, rows)) for n in widths]
+
+    def build(b, *parts):
+        pieces = list(parts)
+        for _ in range(4):
+            x = pieces[rng.integers(len(pieces))]
+            n = x.dims[axis]
+            along = [(0, 0), (0, 0)]
+            match rng.integers(4):
+                case 0:
+                    pieces.append(b.concatenate([x, pieces[rng.integers(len(pieces))], x][: rng.integers(2, 4)], axis))
+                case 1:
+                    along[axis] = int(rng.integers(-(n // 3), 40)), int(rng.integers(-(n // 3), 40))
+                    pieces.append(b.pad(x, b.constant(np.ones((), x.array_shape.numpy_dtype)), along))
+                case 2:
+                    pieces.append(b.reverse(x, (axis,)))
+                case _:
+                    low = [0, 0]
+                    low[axis] = int(rng.integers(n))
+                    pieces.append(b.slice(x, low, x.dims, (1, 1)))
+        results = pieces[3:]
+        return [*results, b.select(b.compare(results[-1], results[-1], "EQ"), results[-1], results[-1])]
+
+    state = rng.bit_generator.state
+
+    def again(b, *parts):
+        rng.bit_generator.state = state
+        return build(b, *parts)
+
+    check(again, *shapes)

@@ -149,12 +149,13 @@ def test_a_load_that_no_lane_wants_is_not_outside_of_its_array(monkeypatch):
     monkeypatch.setenv("MT_ISA", "avx2")
 
     def build(b, x, y):
-        return b.concatenate([x, y], 0)
+        return b.concatenate([x, y], 1)
 
-    text = _code(build, LONG, LONG)
+    shapes = Shape("f32", (500, 20)), Shape("f32", (500, 20))
+    text = _code(build, *shapes)
     loads = re.findall(r"@llvm\.masked\.load\.\w+\.p0\(ptr align 4 (%\w+),", text)
     chosen = set(re.findall(r"(%\w+) = select i1 %\w+, ptr %\w+, ptr %\w+", text))
     assert loads
     assert set(loads) <= chosen
     monkeypatch.delenv("MT_ISA")
-    check(build, LONG, LONG)
+    check(build, *shapes)

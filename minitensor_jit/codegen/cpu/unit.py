@@ -150,10 +150,17 @@ class Unit:
             for i in instructions
         )
 
-    def free_lanes(self, instructions: Sequence[Instruction], *, contiguous: bool = True) -> int:
-        """The number of lanes where it changes no bit: more for calls, of which each takes some nanoseconds."""
-        vectors = VECTORS_OF_CALLS if contiguous else VECTORS_OF_CALLS // 2
-        return self.lanes(instructions) * (vectors if self.calls_loops(instructions) else 1)
+    def free_lanes(self, instructions: Sequence[Instruction], inner: int, *, contiguous: bool = True) -> int:
+        """The number of lanes of a loop where it changes no bit: more for calls, of which each takes nanoseconds.
+
+        But no more than the loop of `inner` elements fills to two thirds: a call computes all of its lanes.
+        """
+        least = lanes = self.lanes(instructions)
+        if self.calls_loops(instructions):
+            lanes *= VECTORS_OF_CALLS if contiguous else VECTORS_OF_CALLS // 2
+            while lanes > least and 2 * lanes * -(-hint(inner) // lanes) > 3 * hint(inner):
+                lanes //= 2
+        return lanes
 
     def kernel(self, spec: KernelSpec, lanes: int, space: Space, *, suffix: str = "") -> Emitter:
         """A new kernel function `(buffers, begin, end)`, with the spec's parameters bound."""

@@ -142,6 +142,8 @@ class Accesses:
     forms: set[AffineExpr] = field(default_factory=set)
     conditional: set[Instruction] = field(default_factory=set)
     """The leaves that some elements are read of, or not, as a condition says."""
+    borders: set[tuple[AffineExpr, int]] = field(default_factory=set)
+    """Where another operand begins, of those that a concatenation or a pad chooses from: at this value of the form."""
 
     def all_forms(self) -> set[AffineExpr]:
         """Every form that will be evaluated."""
@@ -180,6 +182,7 @@ def accesses(
         elif opcode == "concatenate":
             axis = i.attrs["dimensions"][0]
             note(index[axis], under)
+            found.borders.update((index[axis], offset) for offset in concatenate_offsets(i)[1:])
             for o, offset in zip(i.operands, concatenate_offsets(i), strict=True):
                 if 0 not in o.dims:
                     stack.append((o, (*index[:axis], index[axis] - offset, *index[axis + 1 :]), True))
@@ -187,6 +190,7 @@ def accesses(
             conditions, shifted, steps = pad_conditions(i, index)
             for condition in conditions:
                 note(condition.lin, under)
+                found.borders |= {(condition.lin, condition.low), (condition.lin, condition.high)}
             stack.append((i.operands[1], (), under))
             if 0 not in i.operands[0].dims:
                 at = tuple(space.div(x, s) for x, s in zip(shifted, steps, strict=True))

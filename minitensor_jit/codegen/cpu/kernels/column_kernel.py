@@ -43,9 +43,9 @@ class ColumnKernel(Columns):
     def __init__(self, unit: Unit, spec: KernelSpec, found: list[Reduction]) -> None:
         super().__init__(spec, found)
         self.unit = unit
-        lanes = unit.free_lanes(list(self.instructions))
-        self.nest = refine(self.kept, self.forms, max(1, unit.lanes(list(self.instructions)) // 4), {self.inner})
-        self.lanes = fewer_lanes(lanes, self.nest.inner)
+        instructions = list(self.instructions)
+        self.nest = refine(self.kept, self.forms, max(1, unit.lanes(instructions) // 4), {self.inner})
+        self.lanes = fewer_lanes(unit.free_lanes(instructions, self.nest.inner), self.nest.inner)
 
     # ---- the kernel
 

@@ -26,7 +26,7 @@ def flat_kernel(unit: Unit, part: FlatPart, spec: KernelSpec) -> FlatKernel:
     if known is not None:
         return known
     instructions = reachable([r for r, _ in spec.roots])
-    lanes = unit.free_lanes(list(instructions))
+    lanes = unit.free_lanes(list(instructions), ANY_SIZE)
     cost = element_cost(instructions, ANY_SIZE)
     space = Space()
     e = unit.kernel(spec, lanes, space)

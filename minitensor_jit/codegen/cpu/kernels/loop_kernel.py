@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from ....ir.opcode import Trait, opcodes_with
 from ....ir.size import Size, hint
-from ...emitter.loops import counted_loop, i64
+from ...emitter.loops import counted_loop, i64, is_constant
 from ...indexing.index import AffineExpr, Space
 from ...indexing.movement import accesses
 from ...indexing.space import delinearize_rows, refine
@@ -20,6 +21,11 @@ __all__ = ["LoopKernels", "copies_for", "fewer_lanes"]
 
 _CHOOSES = opcodes_with(Trait.CHOOSES)
 
+# Loops of fewer vectors aren't cut where another operand begins, nor into more parts than five: each has code of its
+# own. A part that ends within a vector ends with a masked store, which takes as long as a dozen of plain ones.
+SHORTEST_CUT = 4
+SHORTEST_CUT_MASKED = 32
+MOST_PARTS = 6
 # Elements of a chunk of a long loop: the granularity of parallel work.
 CHUNK = 8192
 # From so many elements on, operands that lie across are read in tiles.
@@ -53,6 +59,14 @@ def copies_for(cost: int) -> int:
     return 4 if cost <= 8 else 2 if cost <= 24 else 1
 
 
+def _between(b: Builder, at: Value, low: int, high: int) -> Value:
+    """How far a place is behind the beginning of the part from `low` to `high`, or its nearest end."""
+    if is_constant(at):
+        return i64(max(low, min(int(at.ref), high)) - low)
+    within = b.intrinsic("llvm.smax", b.intrinsic("llvm.smin", at, i64(high)), i64(low))
+    return b.sub(within, i64(low)) if low else within
+
+
 def fewer_lanes(lanes: int, inner: int) -> int:
     """No more lanes than the innermost loop can fill."""
     while lanes > 1 and lanes >= 2 * hint(inner):
@@ -70,7 +84,7 @@ class _Loop:
         # Each has code for its parts: a body of them is long enough.
         self.conditions = sum(i.opcode in _CHOOSES for i in instructions)
         inner = self.nest.inner
-        self.lanes = fewer_lanes(unit.free_lanes(list(instructions), contiguous=self._is_contiguous()), inner)
+        self.lanes = fewer_lanes(unit.free_lanes(list(instructions), inner, contiguous=self._is_contiguous()), inner)
         rows = size // inner
         # A long inner loop is divided into chunks; there is one unit of parallel work for each chunk of each row.
         long = isinstance(inner, Size) or inner >= 4 * CHUNK or (rows == 1 and inner > 2 * CHUNK)
@@ -79,10 +93,11 @@ class _Loop:
         self.across = self._across()
         if self.across is not None:
             self.units = tile_units(self.nest, self.across)
+        self.parts = self._parts()
 
     def _forms(self, space: Space, flat: AffineExpr) -> set[AffineExpr]:
         found = accesses(space, [(r, space.delinearize(flat, r.dims)) for r, _ in self.roots])
-        self.flat, self.leaves = flat, found.leaves
+        self.flat, self.leaves, self.borders = flat, found.leaves, found.borders
         # The operands that are read at the place that is written, and nowhere else.
         self.in_place = {
             (n, p.parameter_number)
@@ -100,6 +115,25 @@ class _Loop:
             {a for a, _ in lin.terms} <= loops and all(lin.coefficient(a) in (-1, 0, 1) for a in inner)
             for lin in set[AffineExpr]().union(*self.leaves.values())
         )
+
+    def _parts(self) -> list[int]:
+        """Where the innermost loop is cut, from 0 to its end: between two cuts an operand is read always or never.
+
+        So no vector is put together from two operands, but for those that would be masked to be shorter.
+        """
+        inner = self.nest.inner
+        if isinstance(inner, Size) or self.lanes == 1 or self.across is not None:
+            return [0, inner]
+        atom = next((a for a, c in self.flat.terms if c == 1), None)
+        cuts = set()
+        for lin, border in self.borders:
+            if [a for a, _ in lin.terms] == [atom] and (c := lin.terms[0][1]) in (1, -1):
+                cuts.add(border - lin.const if c == 1 else lin.const - border + 1)
+        parts = [0, *sorted(cut for cut in cuts if 0 < cut < inner), inner]
+        narrow = any(i.array_shape.itemsize < 4 for i in self.leaves)  # masked loads are one for each lane
+        masked = not narrow and any((high - low) % self.lanes > 1 for low, high in pairwise(parts))
+        least = SHORTEST_CUT_MASKED if masked else SHORTEST_CUT
+        return parts if len(parts) <= MOST_PARTS and inner >= least * self.lanes else [0, inner]
 
     def _across(self) -> int | None:
         """The outer loop along which an operand is contiguous that the inner loop reads in strides, if tiles pay."""
@@ -142,6 +176,8 @@ class _Loop:
     def _streams(self) -> bool:
         """Whether the results are too large for the caches, and full vectors are aligned if the buffers are."""
         shapes = [r.array_shape for r, _ in self.roots]
+        if len(self.parts) > 2:
+            return False  # they begin anywhere
         if sum(hint(s.nbytes) for s in shapes) < self.unit.options.streaming_store_bytes:
             return False
         rows_aligned = len(self.nest.extents) == 1 or all(self.nest.inner * s.itemsize % 64 == 0 for s in shapes)
@@ -167,8 +203,13 @@ class _Loop:
             for (r, _), target, value in zip(self.roots, targets, values, strict=True):
                 e.store(target, r.dtype, flat, value, streaming=streaming)
 
-        def body(v: AffineExpr, copy: int) -> None:
-            element([*outer, v])
+        def vectors(first: Value, last: Value) -> None:
+            """All elements of the innermost loop from one to another."""
+            for low, high in pairwise(self.parts):
+                b = e.at(first, last)
+                begin, end = (_between(b, at, low, high) for at in (first, last))
+                count = min(copies, max(1, 1 << (hint(high - low) // self.lanes).bit_length() >> 1))
+                vector_loop(e, high - low, count, begin, end, lambda v, _, low=low: element([*outer, v + low]))
 
         begin, end = e.function.arguments[1:]
 
@@ -179,20 +220,20 @@ class _Loop:
         def row(p: Value, _: list[Value]) -> list[Value]:
             if chunk == inner:
                 delinearize_rows(e, p, outer, nest.extents[:-1])
-                vector_loop(e, inner, copies, i64(0), i64(inner), body)
+                vectors(i64(0), i64(inner))
                 return []
             b, chunks = e.at(p), i64(-(-inner // chunk))
             delinearize_rows(e, b.udiv(p, chunks), outer, nest.extents[:-1])
             part = b.urem(p, chunks)
-            vector_loop(e, inner, copies, *elements(b, part, b.add(part, i64(1))), body)
+            vectors(*elements(b, part, b.add(part, i64(1))))
             return []
 
         if self.across is not None:
             emit_tiles(e, nest, self.across, outer, begin, end, element)
         elif self.units == 1:
-            vector_loop(e, inner, copies, i64(0), i64(inner), body)
+            vectors(i64(0), i64(inner))
         elif not outer:
-            vector_loop(e, inner, copies, *elements(e.inner, begin, end), body)
+            vectors(*elements(e.inner, begin, end))
         else:
             counted_loop(e, begin, end, 1, row)
         if streaming:
