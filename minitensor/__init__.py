@@ -17,13 +17,13 @@ try:
 except ModuleNotFoundError as _error:
     if _error.name != "minitensor._C":
         raise
-    from minitensor._no_extension import missing_extension as _missing_extension
+    from minitensor._import.no_extension import missing_extension as _missing_extension
 
     raise _missing_extension() from None
 
 # The finder of an editable installation knows the extension of its own sources, also for another copy of the package.
 if _os.path.dirname(_C.__file__) != _os.path.dirname(__file__):
-    from minitensor._no_extension import missing_extension as _missing_extension
+    from minitensor._import.no_extension import missing_extension as _missing_extension
 
     raise _missing_extension()
 
@@ -96,6 +96,18 @@ from minitensor._functions.foreach import *  # noqa: F403
 from minitensor._functions.offered import *  # noqa: F403
 from minitensor._functions.offered import OF_NN as _OF_NN
 from minitensor._jit import hooks
+from minitensor._tensor.typed_tensors import (
+    BFloat16Tensor,
+    BoolTensor,
+    ByteTensor,
+    CharTensor,
+    DoubleTensor,
+    FloatTensor,
+    HalfTensor,
+    IntTensor,
+    LongTensor,
+    ShortTensor,
+)
 from minitensor.autograd import enable_grad, inference_mode, no_grad, set_grad_enabled
 from minitensor.composite.layout import (
     channels_last,
@@ -123,18 +135,6 @@ from minitensor.session import (
 )
 from minitensor.settings import has_lapack, has_mkl, has_openmp, has_spectral
 from minitensor.storage import TypedStorage, UntypedStorage
-from minitensor.typed_tensors import (
-    BFloat16Tensor,
-    BoolTensor,
-    ByteTensor,
-    CharTensor,
-    DoubleTensor,
-    FloatTensor,
-    HalfTensor,
-    IntTensor,
-    LongTensor,
-    ShortTensor,
-)
 
 __version__ = _C.version
 

@@ -59,6 +59,7 @@ from minitensor._C import uint32 as uint32
 from minitensor._C import uint64 as uint64
 from minitensor._config import show_config as show_config
 from minitensor._tensor.printing import set_printoptions as set_printoptions
+from minitensor._tensor.typed_tensors import *
 from minitensor._vmap import vmap as vmap
 from minitensor.autograd import enable_grad as enable_grad
 from minitensor.autograd import inference_mode as inference_mode
@@ -81,7 +82,6 @@ from minitensor.session import RunMetadata as RunMetadata
 from minitensor.session import RunOptions as RunOptions
 from minitensor.session import Session as Session
 from minitensor.settings import *
-from minitensor.typed_tensors import *
 from minitensor_jit import InvalidArgumentError as InvalidArgumentError
 from minitensor_jit import function as function
 from minitensor_jit import jit_scope as jit_scope

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, ClassVar, TypeVar
 
 from minitensor._jit import hooks
-from minitensor.step_stats import StepStats
+from minitensor._profile.step_stats import StepStats
 
 R = TypeVar("R")
 

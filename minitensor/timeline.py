@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from minitensor.step_stats import NodeExecStats, StepStats
+from minitensor._profile.step_stats import NodeExecStats, StepStats
 
 # Where the words of a name are not separated by underscores.
 _LABELS = {"matmul": "MatMul", "argmax": "ArgMax", "argmin": "ArgMin", "relu": "Relu", "addmm": "AddMM"}

@@ -11,7 +11,6 @@ from minitensor import (
     ops,
     random,
     settings,
-    typed_tensors,
 )
 from minitensor._C import Tensor
 from minitensor._functions.checked import checked, function_form, not_overridden
@@ -56,6 +55,10 @@ show_config = not_overridden(_config.show_config)
 
 # _tensor.printing
 set_printoptions = not_overridden(_tensor.printing.set_printoptions)
+
+# _tensor.typed_tensors
+set_default_tensor_type = not_overridden(_tensor.typed_tensors.set_default_tensor_type)
+tensor_of_default_type = not_overridden(_tensor.typed_tensors.tensor_of_default_type)
 
 # composite.complex
 complex = checked(composite.complex._complex)
@@ -575,10 +578,6 @@ set_num_interop_threads = not_overridden(settings.set_num_interop_threads)
 set_warn_always = not_overridden(settings.set_warn_always)
 thread_safe_generator = settings.thread_safe_generator
 use_deterministic_algorithms = not_overridden(settings.use_deterministic_algorithms)
-
-# typed_tensors
-set_default_tensor_type = not_overridden(typed_tensors.set_default_tensor_type)
-tensor_of_default_type = not_overridden(typed_tensors.tensor_of_default_type)
 
 # Methods in place, as functions.
 abs_ = function_form(Tensor.abs_)

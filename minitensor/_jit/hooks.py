@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from minitensor import _C, profile_events
-from minitensor.step_stats import NodeExecStats, StepStats, from_events, from_gpus, source_of
+from minitensor import _C
+from minitensor._profile import events as profile_events
+from minitensor._profile.step_stats import NodeExecStats, StepStats, from_events, from_gpus, source_of
 
 __all__ = [
     "collect_step_stats",

@@ -10,19 +10,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from minitensor.distributed.backends import (
-    Backend,
-    BackendConfig,
-    get_default_backend_for_device,
-    is_backend_available,
-    is_gloo_available,
-    is_mpi_available,
-    is_nccl_available,
-    is_torchelastic_launched,
-    is_ucc_available,
-    is_xccl_available,
-)
-from minitensor.distributed.collectives import (
+from minitensor.distributed.communication.collectives import (
     all_gather,
     all_gather_coalesced,
     all_gather_into_tensor,
@@ -41,6 +29,15 @@ from minitensor.distributed.collectives import (
     reduce_scatter_tensor,
     scatter,
 )
+from minitensor.distributed.communication.messages import P2POp, batch_isend_irecv, irecv, isend, recv, send
+from minitensor.distributed.communication.objects import (
+    all_gather_object,
+    broadcast_object_list,
+    gather_object,
+    recv_object_list,
+    scatter_object_list,
+    send_object_list,
+)
 from minitensor.distributed.device_mesh import DeviceMesh, init_device_mesh
 from minitensor.distributed.errors import (
     DistBackendError,
@@ -49,16 +46,7 @@ from minitensor.distributed.errors import (
     DistStoreError,
     QueueEmptyError,
 )
-from minitensor.distributed.messages import P2POp, batch_isend_irecv, irecv, isend, recv, send
-from minitensor.distributed.objects import (
-    all_gather_object,
-    broadcast_object_list,
-    gather_object,
-    recv_object_list,
-    scatter_object_list,
-    send_object_list,
-)
-from minitensor.distributed.options import (
+from minitensor.distributed.groups.options import (
     AllgatherOptions,
     AllreduceCoalescedOptions,
     AllreduceOptions,
@@ -76,12 +64,10 @@ from minitensor.distributed.options import (
     set_debug_level,
     set_debug_level_from_env,
 )
-from minitensor.distributed.process_group import ProcessGroup
-from minitensor.distributed.reduce_op import ReduceOp, reduce_op, supports_complex
-from minitensor.distributed.rendezvous import register_rendezvous_handler, rendezvous
-from minitensor.distributed.stores import FileStore, HashStore, PrefixStore, Store, TCPStore
-from minitensor.distributed.work import Work
-from minitensor.distributed.world import (
+from minitensor.distributed.groups.process_group import ProcessGroup
+from minitensor.distributed.groups.reduce_op import ReduceOp, reduce_op, supports_complex
+from minitensor.distributed.groups.work import Work
+from minitensor.distributed.groups.world import (
     GroupMember,
     default_pg_timeout,
     destroy_process_group,
@@ -101,6 +87,20 @@ from minitensor.distributed.world import (
     new_subgroups,
     new_subgroups_by_enumeration,
     split_group,
+)
+from minitensor.distributed.rendezvous import register_rendezvous_handler, rendezvous
+from minitensor.distributed.stores import FileStore, HashStore, PrefixStore, Store, TCPStore
+from minitensor.distributed.transport.backends import (
+    Backend,
+    BackendConfig,
+    get_default_backend_for_device,
+    is_backend_available,
+    is_gloo_available,
+    is_mpi_available,
+    is_nccl_available,
+    is_torchelastic_launched,
+    is_ucc_available,
+    is_xccl_available,
 )
 
 __all__ = [name for name in dir() if not name.startswith("_") and name not in ("annotations", "Any", "timedelta")]

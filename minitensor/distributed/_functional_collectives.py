@@ -11,7 +11,7 @@ from typing import Any
 
 from minitensor._C import Tensor
 from minitensor._functions.offered import cat
-from minitensor.distributed.exchange import number_of
+from minitensor.distributed.groups.exchange import number_of
 from minitensor.ops.collective import GROUPS
 from minitensor.ops.row import ROWS
 

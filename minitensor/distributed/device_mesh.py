@@ -8,8 +8,8 @@ from typing import Any
 
 from minitensor._C import Tensor, int32
 from minitensor._functions.offered import arange, tensor
-from minitensor.distributed.process_group import ProcessGroup
-from minitensor.distributed.world import (
+from minitensor.distributed.groups.process_group import ProcessGroup
+from minitensor.distributed.groups.world import (
     GroupMember,
     get_rank,
     get_world_size,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from minitensor.distributed import *  # noqa: F403
-from minitensor.distributed.process_group import ProcessGroup
-from minitensor.distributed.world import GroupMember, default_group
+from minitensor.distributed.groups.process_group import ProcessGroup
+from minitensor.distributed.groups.world import GroupMember, default_group
 
 _get_default_group = default_group
 

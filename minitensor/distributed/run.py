@@ -10,9 +10,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from minitensor.distributed.error_file import record
 from minitensor.distributed.errors import DistError
 from minitensor.distributed.launcher.agent import Agent
+from minitensor.distributed.launcher.error_file import record
 from minitensor.distributed.launcher.options import parsed
 
 __all__ = ["main", "record"]

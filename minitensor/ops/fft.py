@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from minitensor import _C
-from minitensor._lazy import LazyModule
+from minitensor._import.lazy import LazyModule
 from minitensor.ops.library import shapes
 from minitensor.ops.row import ROWS, opaque
 

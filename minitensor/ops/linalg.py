@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from minitensor import _C
-from minitensor._lazy import LazyModule
+from minitensor._import.lazy import LazyModule
 from minitensor.ops.library import lapack, shapes
 from minitensor.ops.library.interruptible import interruptible
 from minitensor.ops.library.threads import for_matrices

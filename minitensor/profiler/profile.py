@@ -291,7 +291,7 @@ class profile:  # noqa: N801  (PyTorch's name)
             file.write(text)
 
     def _chrome_trace(self) -> dict[str, Any]:
-        from minitensor.step_stats import StepStats, from_events, from_gpus
+        from minitensor._profile.step_stats import StepStats, from_events, from_gpus
         from minitensor.timeline import Timeline
 
         events = [event for recording in self._done for event in recording.events]

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from minitensor import profile_events
+from minitensor._profile import events as profile_events
 
 __all__ = ["Range", "Recording", "record_function"]
 

@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from minitensor._jit.hooks import _kernels_of
-from minitensor.step_stats import Event, NodeExecStats
+from minitensor._profile.step_stats import Event, NodeExecStats
 
 __all__ = ["LineTime", "RunEvents"]
 

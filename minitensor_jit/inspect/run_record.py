@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import minitensor
-from minitensor import _C, _forks, profile_events
+from minitensor import _C, _forks
+from minitensor._profile import events as profile_events
 from minitensor_jit.clustering.graph import Graph, Source
 from minitensor_jit.clustering.pipeline import ClusteringResult, cluster
 from minitensor_jit.flags import JitOptions

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import minitensor as mt
-from minitensor import step_stats, timeline
+from minitensor import timeline
+from minitensor._profile import step_stats
 
 
 def jit_config(level=mt.OptimizerOptions.ON_1, cpu=True):

@@ -28,6 +28,7 @@ def source_folder(tmp_path):
     package.mkdir()
     for path in PACKAGE.glob("_*.py"):
         shutil.copy(path, package)
+    shutil.copytree(PACKAGE / "_import", package / "_import")
     (tmp_path / "setup.py").touch()
     return tmp_path
 

@@ -474,7 +474,7 @@ PyObject* tensor_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
         }
         if (!kwargs && PyTuple_GET_SIZE(args) == 0) return wrap_as(type, Tensor::empty({0}, default_dtype()));
         // PyTorch's old constructor: sizes, or data.
-        PyRef module(PyImport_ImportModule("minitensor.typed_tensors"));
+        PyRef module(PyImport_ImportModule("minitensor._tensor.typed_tensors"));
         PyRef call(module ? PyObject_GetAttrString(module.get(), "tensor_of_default_type") : nullptr);
         PyRef made(call ? PyObject_Call(call.get(), args, kwargs) : nullptr);
         if (!made) return nullptr;

@@ -19,20 +19,17 @@ from minitensor.compat.v1 import (
     nn,
     train,
 )
-from minitensor.compat.v1 import (
+from minitensor.compat.v1.framework import (
     operators as _operators,
 )
-from minitensor.compat.v1.array_ops import *  # noqa: F403
-from minitensor.compat.v1.array_ops import getitem as _getitem
-from minitensor.compat.v1.constants import (
+from minitensor.compat.v1.framework.constants import (
     constant,
     convert_to_tensor,
     identity,
     placeholder,
     placeholder_with_default,
 )
-from minitensor.compat.v1.gradients import gradients
-from minitensor.compat.v1.graph import (
+from minitensor.compat.v1.framework.graph import (
     Graph,
     GraphKeys,
     Operation,
@@ -46,12 +43,14 @@ from minitensor.compat.v1.graph import (
     reset_default_graph,
     set_random_seed,
 )
+from minitensor.compat.v1.framework.shapes import Dimension, TensorShape
 from minitensor.compat.v1.initializers import *  # noqa: F403
-from minitensor.compat.v1.math_ops import *  # noqa: F403
-from minitensor.compat.v1.random_ops import random_normal, random_uniform, truncated_normal
-from minitensor.compat.v1.session import InteractiveSession, Session, get_default_session
-from minitensor.compat.v1.shapes import Dimension, TensorShape
-from minitensor.compat.v1.variables import (
+from minitensor.compat.v1.ops.array_ops import *  # noqa: F403
+from minitensor.compat.v1.ops.array_ops import getitem as _getitem
+from minitensor.compat.v1.ops.gradients import gradients
+from minitensor.compat.v1.ops.math_ops import *  # noqa: F403
+from minitensor.compat.v1.ops.random_ops import random_normal, random_uniform, truncated_normal
+from minitensor.compat.v1.ops.variables import (
     AUTO_REUSE,
     Variable,
     assign,
@@ -69,6 +68,7 @@ from minitensor.compat.v1.variables import (
     variable_scope,
     variables_initializer,
 )
+from minitensor.compat.v1.session import InteractiveSession, Session, get_default_session
 from minitensor.session import GPUOptions
 
 del getitem  # noqa: F821  (tensor[key])

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
-from minitensor.compat.v1.graph import get_default_graph
-from minitensor.compat.v1.program import JitScope
+from minitensor.compat.v1.framework.graph import get_default_graph
+from minitensor.compat.v1.framework.program import JitScope
 
 __all__ = ["compiler", "experimental_jit_scope"]
 

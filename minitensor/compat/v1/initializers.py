@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from minitensor._C import float32
-from minitensor.compat.v1 import array_ops, random_ops
-from minitensor.compat.v1.constants import constant
-from minitensor.compat.v1.graph import Tensor
+from minitensor.compat.v1.framework.constants import constant
+from minitensor.compat.v1.framework.graph import Tensor
+from minitensor.compat.v1.ops import array_ops, random_ops
 
 __all__ = [
     "constant_initializer",

@@ -7,10 +7,10 @@ from typing import Any
 from minitensor import _C
 from minitensor._C import float32
 from minitensor._functions.offered import where
-from minitensor.compat.v1 import math_ops as m
 from minitensor.compat.v1 import nn
-from minitensor.compat.v1.constants import convert_to_tensor, node
-from minitensor.compat.v1.graph import GraphKeys, Tensor, add_to_collection, get_collection, name_scope
+from minitensor.compat.v1.framework.constants import convert_to_tensor, node
+from minitensor.compat.v1.framework.graph import GraphKeys, Tensor, add_to_collection, get_collection, name_scope
+from minitensor.compat.v1.ops import math_ops as m
 
 __all__ = [
     "Reduction", "absolute_difference", "compute_weighted_loss", "get_losses", "get_regularization_loss",

@@ -11,12 +11,12 @@ from minitensor import _C, nn
 from minitensor._C import int32, int64
 from minitensor._functions import offered
 from minitensor._functions.offered import exp, log1p, ones, rand, topk
-from minitensor.compat.v1 import math_ops as m
-from minitensor.compat.v1.array_ops import gather
-from minitensor.compat.v1.constants import convert_to_tensor, node, same_types
-from minitensor.compat.v1.graph import Tensor, get_default_graph
-from minitensor.compat.v1.math_ops import named, sigmoid, tanh
-from minitensor.compat.v1.random_ops import drawn
+from minitensor.compat.v1.framework.constants import convert_to_tensor, node, same_types
+from minitensor.compat.v1.framework.graph import Tensor, get_default_graph
+from minitensor.compat.v1.ops import math_ops as m
+from minitensor.compat.v1.ops.array_ops import gather
+from minitensor.compat.v1.ops.math_ops import named, sigmoid, tanh
+from minitensor.compat.v1.ops.random_ops import drawn
 
 __all__ = [
     "avg_pool", "batch_normalization", "bias_add", "conv2d", "dropout", "elu", "embedding_lookup", "in_top_k",
@@ -85,7 +85,7 @@ def softmax_cross_entropy_with_logits(
     _sentinel: Any = None, labels: Any = None, logits: Any = None, dim: int = -1, name: str | None = None
 ) -> Tensor:
     """-sum(labels * log_softmax(logits)) along an axis. Gradients go to the logits only."""
-    from minitensor.compat.v1.array_ops import stop_gradient
+    from minitensor.compat.v1.ops.array_ops import stop_gradient
 
     _named("softmax_cross_entropy_with_logits", _sentinel, labels=labels, logits=logits)
     return softmax_cross_entropy_with_logits_v2(labels=stop_gradient(labels), logits=logits, axis=dim, name=name)

@@ -10,7 +10,7 @@ from typing import Any
 
 from minitensor import serialization
 from minitensor.compat.v1.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
-from minitensor.compat.v1.variables import Variable, global_variables
+from minitensor.compat.v1.ops.variables import Variable, global_variables
 from minitensor.serialization import load
 
 __all__ = ["Saver", "latest_checkpoint"]

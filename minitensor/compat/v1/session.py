@@ -13,10 +13,10 @@ from minitensor._C import OutOfMemoryError
 from minitensor._functions.offered import from_numpy, manual_seed
 from minitensor._jit import hooks
 from minitensor.compat.v1.errors import FailedPreconditionError, InvalidArgumentError, OpError, ResourceExhaustedError
-from minitensor.compat.v1.graph import Graph, Operation, Tensor, _brackets, get_default_graph, sessions
-from minitensor.compat.v1.inference import NUMPY_TYPES
-from minitensor.compat.v1.program import Program, Store
-from minitensor.compat.v1.variables import Variable
+from minitensor.compat.v1.framework.graph import Graph, Operation, Tensor, _brackets, get_default_graph, sessions
+from minitensor.compat.v1.framework.inference import NUMPY_TYPES
+from minitensor.compat.v1.framework.program import Program, Store
+from minitensor.compat.v1.ops.variables import Variable
 
 __all__ = ["InteractiveSession", "Session", "get_default_session"]
 

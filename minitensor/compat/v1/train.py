@@ -7,12 +7,12 @@ from typing import Any
 
 from minitensor import _C
 from minitensor._C import int64
-from minitensor.compat.v1 import array_ops
-from minitensor.compat.v1.constants import constant, convert_to_tensor
-from minitensor.compat.v1.gradients import gradients
-from minitensor.compat.v1.graph import GraphKeys, Operation, Tensor, get_default_graph
+from minitensor.compat.v1.framework.constants import constant, convert_to_tensor
+from minitensor.compat.v1.framework.graph import GraphKeys, Operation, Tensor, get_default_graph
+from minitensor.compat.v1.ops import array_ops
+from minitensor.compat.v1.ops.gradients import gradients
+from minitensor.compat.v1.ops.variables import Variable, assign_add, group, trainable_variables, writes
 from minitensor.compat.v1.saver import Saver, latest_checkpoint
-from minitensor.compat.v1.variables import Variable, assign_add, group, trainable_variables, writes
 
 __all__ = [
     "AdagradOptimizer",
@@ -361,7 +361,7 @@ def exponential_decay(
     name: str | None = None,
 ) -> Tensor:
     """learning_rate * decay_rate ** (global_step / decay_steps), the exponent rounded down with `staircase`."""
-    from minitensor.compat.v1 import math_ops as m
+    from minitensor.compat.v1.ops import math_ops as m
 
     rate = convert_to_tensor(learning_rate)
     power = m.div(m.cast(global_step, rate.dtype), m.cast(decay_steps, rate.dtype))

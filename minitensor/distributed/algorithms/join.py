@@ -8,8 +8,8 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from minitensor._functions.offered import ones, zeros
-from minitensor.distributed.collectives import all_reduce
-from minitensor.distributed.world import get_rank
+from minitensor.distributed.communication.collectives import all_reduce
+from minitensor.distributed.groups.world import get_rank
 
 __all__ = ["Join", "JoinHook", "Joinable"]
 

@@ -10,7 +10,7 @@ from minitensor import distributed as dist
 from minitensor._functions.offered import cat
 from minitensor.autograd import enable_grad
 from minitensor.distributed.algorithms.join import Join, Joinable, JoinHook
-from minitensor.distributed.coalesced import broadcast_coalesced
+from minitensor.distributed.communication.coalesced import broadcast_coalesced
 from minitensor.optim import Optimizer
 
 __all__ = ["ZeroRedundancyOptimizer"]

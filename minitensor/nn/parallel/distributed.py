@@ -15,7 +15,7 @@ from minitensor._C import int64, is_grad_enabled
 from minitensor._functions.offered import ones, tensor, zeros
 from minitensor._warning import users_level
 from minitensor.distributed.algorithms.join import Join, Joinable, JoinHook
-from minitensor.distributed.coalesced import broadcast_coalesced
+from minitensor.distributed.communication.coalesced import broadcast_coalesced
 from minitensor.nn.modules import Module
 from minitensor.nn.parallel.reducer import Reducer
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from minitensor._lazy import LazyModule
+from minitensor._import.lazy import LazyModule
 
 np: Any = LazyModule("numpy")
 

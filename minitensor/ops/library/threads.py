@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from minitensor import _C
-from minitensor._lazy import LazyModule
+from minitensor._import.lazy import LazyModule
 
 ctypes: Any = LazyModule("ctypes")
 

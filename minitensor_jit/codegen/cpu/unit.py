@@ -146,7 +146,9 @@ class Unit:
     def calls_loops(self, instructions: Iterable[Instruction]) -> bool:
         """Whether the code of these instructions calls loops of eager kernels."""
         return any(
-            i.opcode == "elementwise-call" and (loop := loop_of(i)) is not None and loop.symbol not in self.module.inline
+            i.opcode == "elementwise-call"
+            and (loop := loop_of(i)) is not None
+            and loop.symbol not in self.module.inline
             for i in instructions
         )
 

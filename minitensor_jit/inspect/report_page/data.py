@@ -12,7 +12,7 @@ from dataclasses import asdict
 from typing import Any
 
 from minitensor._config import show_config
-from minitensor.step_stats import Event
+from minitensor._profile.step_stats import Event
 from minitensor.timeline import label
 from minitensor_jit.inspect.profile import HloProfile
 from minitensor_jit.inspect.report_page.drawings import Drawings, rows_of

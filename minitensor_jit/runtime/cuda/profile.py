@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from minitensor import _forks
-from minitensor.step_stats import GpuEvent
+from minitensor._profile.step_stats import GpuEvent
 from minitensor_jit.runtime.cuda import cupti, streams
 from minitensor_jit.runtime.cuda.context import all_gpus, enter, let_go, using
 from minitensor_jit.runtime.cuda.driver import driver

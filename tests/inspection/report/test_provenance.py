@@ -2,7 +2,8 @@
 
 import pytest
 
-from minitensor import _C, profile_events
+from minitensor import _C
+from minitensor._profile import events as profile_events
 from minitensor_jit.codegen.cpu.compiler import compile_module
 from minitensor_jit.codegen.cpu.provenance import with_locations, with_notes
 from minitensor_jit.ir.testing import random_module

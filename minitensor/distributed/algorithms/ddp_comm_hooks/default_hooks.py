@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from minitensor._C import bfloat16, float16
-from minitensor.distributed.collectives import all_reduce
-from minitensor.distributed.reduce_op import ReduceOp
-from minitensor.distributed.world import group
+from minitensor.distributed.communication.collectives import all_reduce
+from minitensor.distributed.groups.reduce_op import ReduceOp
+from minitensor.distributed.groups.world import group
 
 __all__ = [
     "allreduce_hook",

@@ -1,5 +1,5 @@
 """How programs tell their launcher what ended them."""
 
-from minitensor.distributed.error_file import record
+from minitensor.distributed.launcher.error_file import record
 
 __all__ = ["record"]

@@ -18,7 +18,7 @@ from typing import Any
 
 from minitensor import _C
 from minitensor.distributed.errors import DistBackendError
-from minitensor.distributed.process_group import leave_all
+from minitensor.distributed.groups.process_group import leave_all
 
 __all__ = ["communicator", "library", "world"]
 

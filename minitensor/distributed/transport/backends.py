@@ -94,7 +94,7 @@ def is_gloo_available() -> bool:
 
 def is_mpi_available() -> bool:
     """Return whether an MPI library with the standard's binary interface is found."""
-    from minitensor.distributed.mpi import library
+    from minitensor.distributed.transport.mpi import library
 
     return library() is not None
 

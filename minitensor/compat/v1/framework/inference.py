@@ -16,7 +16,7 @@ from minitensor._C import Tensor, complex64, complex128, float16, float32, float
 from minitensor._functions import offered
 from minitensor._functions.offered import empty
 from minitensor.autograd import no_grad
-from minitensor.compat.v1.shapes import TensorShape
+from minitensor.compat.v1.framework.shapes import TensorShape
 
 __all__ = ["NUMPY_TYPES", "REFUSALS", "Found", "as_tensor", "dtype_of", "infer", "probes"]
 

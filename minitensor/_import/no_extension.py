@@ -8,7 +8,7 @@ from pathlib import Path
 
 def missing_extension() -> ImportError:
     """The error of an import that didn't find `minitensor._C`: what is there instead, and what to do."""
-    folder = Path(__file__).resolve().parent
+    folder = Path(__file__).resolve().parents[1]
     others = sorted(path.name for path in folder.glob("_C.*.so"))
     if others:
         here = sys.version.split()[0]

@@ -10,10 +10,18 @@ from typing import Any
 from minitensor import _C
 from minitensor._C import float32
 from minitensor.compat.v1 import initializers
-from minitensor.compat.v1.constants import as_dtype, convert_to_tensor
-from minitensor.compat.v1.graph import Graph, GraphKeys, Operation, Tensor, _Operand, get_default_graph, name_scope
-from minitensor.compat.v1.inference import probes
-from minitensor.compat.v1.shapes import TensorShape
+from minitensor.compat.v1.framework.constants import as_dtype, convert_to_tensor
+from minitensor.compat.v1.framework.graph import (
+    Graph,
+    GraphKeys,
+    Operation,
+    Tensor,
+    _Operand,
+    get_default_graph,
+    name_scope,
+)
+from minitensor.compat.v1.framework.inference import probes
+from minitensor.compat.v1.framework.shapes import TensorShape
 
 __all__ = [
     "AUTO_REUSE", "Variable", "assign", "assign_add", "assign_sub", "get_variable", "global_variables",
@@ -104,7 +112,7 @@ class Variable(_Operand):
 
     def read_value(self) -> Tensor:
         """A copy of its value, made when those that it depends on have run."""
-        from minitensor.compat.v1.constants import identity
+        from minitensor.compat.v1.framework.constants import identity
 
         return identity(self, name="read")
 
@@ -122,7 +130,7 @@ class Variable(_Operand):
 
     def load(self, value: Any, session: Any = None) -> None:
         """Give it a value in a session, without a graph."""
-        from minitensor.compat.v1.graph import _session
+        from minitensor.compat.v1.framework.graph import _session
 
         _session(session, "load").store.load(self, value)
 

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from minitensor import _C, _forks
-from minitensor.compat.v1.inference import REFUSALS, Found, as_tensor, infer, probes
-from minitensor.compat.v1.shapes import TensorShape
+from minitensor.compat.v1.framework.inference import REFUSALS, Found, as_tensor, infer, probes
+from minitensor.compat.v1.framework.shapes import TensorShape
 
 __all__ = [
     "Graph",
@@ -112,7 +112,7 @@ class Operation:
 
 
 class _Operand:
-    """What can be evaluated. Operators come from :mod:`minitensor.compat.v1.operators`."""
+    """What can be evaluated. Operators come from :mod:`minitensor.compat.v1.framework.operators`."""
 
     __slots__ = ()
     __array_priority__ = 100

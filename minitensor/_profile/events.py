@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from minitensor import _C
-from minitensor.step_stats import Event
+from minitensor._profile.step_stats import Event
 
 __all__ = ["drain", "end_watch", "start", "stop", "watch"]
 

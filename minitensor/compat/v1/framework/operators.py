@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from minitensor.compat.v1 import array_ops
-from minitensor.compat.v1 import math_ops as m
-from minitensor.compat.v1.graph import _Operand
+from minitensor.compat.v1.framework.graph import _Operand
+from minitensor.compat.v1.ops import array_ops
+from minitensor.compat.v1.ops import math_ops as m
 
 __all__: list[str] = []
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
-from minitensor.distributed.reduce_op import ReduceOp
+from minitensor.distributed.groups.reduce_op import ReduceOp
 
 __all__ = [
     "AllToAllOptions",

@@ -7,10 +7,10 @@ from datetime import timedelta
 from typing import Any
 
 from minitensor._C import Tensor
-from minitensor.distributed.process_group import ProcessGroup, described
-from minitensor.distributed.reduce_op import ReduceOp, checked_op
-from minitensor.distributed.work import Work
-from minitensor.distributed.world import chosen, get_group_rank, not_in_group
+from minitensor.distributed.groups.process_group import ProcessGroup, described
+from minitensor.distributed.groups.reduce_op import ReduceOp, checked_op
+from minitensor.distributed.groups.work import Work
+from minitensor.distributed.groups.world import chosen, get_group_rank, not_in_group
 
 __all__ = [
     "all_gather",

@@ -14,9 +14,9 @@ from minitensor import _C, nn
 from minitensor._C import float32, int32, int64
 from minitensor._functions import offered
 from minitensor._functions.offered import arange, cat, empty, flip, full, index_select, unbind
-from minitensor.compat.v1.constants import as_dtype, constant, convert_to_tensor, node, same_types, sizes_of
-from minitensor.compat.v1.graph import Tensor, get_default_graph
-from minitensor.compat.v1.inference import NUMPY_TYPES
+from minitensor.compat.v1.framework.constants import as_dtype, constant, convert_to_tensor, node, same_types, sizes_of
+from minitensor.compat.v1.framework.graph import Tensor, get_default_graph
+from minitensor.compat.v1.framework.inference import NUMPY_TYPES
 
 __all__ = [
     "concat", "expand_dims", "eye", "fill", "gather", "getitem", "linspace", "one_hot", "ones", "ones_like", "pad",

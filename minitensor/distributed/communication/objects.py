@@ -8,9 +8,9 @@ from typing import Any
 from minitensor._C import int64, uint8
 from minitensor._functions import offered
 from minitensor._functions.offered import cat, empty, frombuffer, zeros
-from minitensor.distributed.collectives import all_gather, broadcast, gather, root_of, scatter
-from minitensor.distributed.messages import recv, send
-from minitensor.distributed.world import chosen, not_in_group
+from minitensor.distributed.communication.collectives import all_gather, broadcast, gather, root_of, scatter
+from minitensor.distributed.communication.messages import recv, send
+from minitensor.distributed.groups.world import chosen, not_in_group
 
 __all__ = [
     "all_gather_object",

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from minitensor._C import from_numpy
-from minitensor.distributed.collectives import (
+from minitensor.distributed.communication.collectives import (
     all_gather_into_tensor,
     all_reduce,
     all_to_all_single,
     broadcast,
     reduce_scatter_tensor,
 )
-from minitensor.distributed.process_group import ProcessGroup, described
-from minitensor.distributed.reduce_op import ReduceOp
-from minitensor.distributed.world import _world, chosen
+from minitensor.distributed.groups.process_group import ProcessGroup, described
+from minitensor.distributed.groups.reduce_op import ReduceOp
+from minitensor.distributed.groups.world import _world, chosen
 from minitensor.ops.collective import GROUPS
 
 __all__ = ["GroupExchange", "number_of"]

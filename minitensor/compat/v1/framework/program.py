@@ -13,9 +13,9 @@ from minitensor._C import OutOfMemoryError
 from minitensor._functions.offered import from_numpy, zeros
 from minitensor.autograd import enable_grad, no_grad
 from minitensor.compat.v1.errors import InvalidArgumentError, OpError, ResourceExhaustedError
-from minitensor.compat.v1.graph import Operation, Tensor
-from minitensor.compat.v1.inference import REFUSALS, as_tensor
-from minitensor.compat.v1.variables import Variable
+from minitensor.compat.v1.framework.graph import Operation, Tensor
+from minitensor.compat.v1.framework.inference import REFUSALS, as_tensor
+from minitensor.compat.v1.ops.variables import Variable
 from minitensor.random import Generator
 
 __all__ = ["Program", "Store"]

@@ -9,9 +9,9 @@ import numpy as np
 
 from minitensor import _C
 from minitensor._C import from_numpy, int32, int64
-from minitensor.compat.v1.graph import Tensor, get_default_graph
-from minitensor.compat.v1.inference import NUMPY_TYPES, dtype_of, probes
-from minitensor.compat.v1.shapes import TensorShape
+from minitensor.compat.v1.framework.graph import Tensor, get_default_graph
+from minitensor.compat.v1.framework.inference import NUMPY_TYPES, dtype_of, probes
+from minitensor.compat.v1.framework.shapes import TensorShape
 
 __all__ = [
     "constant",
@@ -105,7 +105,7 @@ def convert_to_tensor(value: Any, dtype: Any = None, name: str | None = None, pr
     if isinstance(value, TensorShape):
         value = value.as_list()
     if isinstance(value, list | tuple) and any(_holds_tensor(each) for each in value):
-        from minitensor.compat.v1.array_ops import stack
+        from minitensor.compat.v1.ops.array_ops import stack
 
         return stack(value, name=name or "packed")
     if wanted is None and preferred_dtype is not None:

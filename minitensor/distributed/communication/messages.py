@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from minitensor.distributed.collectives import _tensor, root_of
-from minitensor.distributed.process_group import ProcessGroup
-from minitensor.distributed.work import Work
-from minitensor.distributed.world import chosen, get_global_rank, not_in_group
+from minitensor.distributed.communication.collectives import _tensor, root_of
+from minitensor.distributed.groups.process_group import ProcessGroup
+from minitensor.distributed.groups.work import Work
+from minitensor.distributed.groups.world import chosen, get_global_rank, not_in_group
 
 __all__ = ["P2POp", "batch_isend_irecv", "irecv", "isend", "recv", "send"]
 

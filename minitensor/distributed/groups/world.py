@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from minitensor.distributed import backends, connections
-from minitensor.distributed.backends import Backend, BackendConfig
-from minitensor.distributed.error_file import write_error_file
-from minitensor.distributed.process_group import ProcessGroup
+from minitensor.distributed.groups.process_group import ProcessGroup
+from minitensor.distributed.launcher.error_file import write_error_file
 from minitensor.distributed.rendezvous import rendezvous
 from minitensor.distributed.stores import PrefixStore, Store
+from minitensor.distributed.transport import backends, connections
+from minitensor.distributed.transport.backends import Backend, BackendConfig
 
 __all__ = [
     "GroupMember",
@@ -119,14 +119,14 @@ def checked_timeout(timeout: Any) -> timedelta:
 def _made(store: Store | None, rank: int, size: int, backend: str, timeout: timedelta, **named: Any) -> ProcessGroup:
     kind = backends.usable(backend)
     if kind == Backend.MPI:
-        from minitensor.distributed.mpi import communicator
+        from minitensor.distributed.transport.mpi import communicator
 
         made = communicator(named.get("ranks"), named["name"])
     else:
         assert store is not None
         made = connections.connect(store, rank, size, timeout)
     if rank < 0:
-        from minitensor.distributed.mpi import world
+        from minitensor.distributed.transport.mpi import world
 
         rank, size = world()
     return ProcessGroup(store, rank, size, communicator=made, backend=kind, timeout=timeout, **named)
@@ -195,8 +195,8 @@ def _show_rank_in_tracebacks(rank: int) -> None:
     def hook(kind: Any, value: Any, trace: Any) -> None:
         write_error_file("".join(traceback.format_exception(kind, value, trace)))
         # The others learn why, and need not find out that this process is gone.
-        if "minitensor.distributed.mpi" in sys.modules:
-            sys.modules["minitensor.distributed.mpi"].failed()
+        if "minitensor.distributed.transport.mpi" in sys.modules:
+            sys.modules["minitensor.distributed.transport.mpi"].failed()
         for one in _world.groups:
             one._tell_of_end(f"it ended with {kind.__name__}: {value}")
         if old is not sys.__excepthook__:

@@ -6,8 +6,8 @@ from typing import Any
 
 from minitensor import _C, autograd
 from minitensor._functions.offered import ones_like, zeros_like
-from minitensor.compat.v1.constants import convert_to_tensor
-from minitensor.compat.v1.graph import Operation, Tensor, get_default_graph
+from minitensor.compat.v1.framework.constants import convert_to_tensor
+from minitensor.compat.v1.framework.graph import Operation, Tensor, get_default_graph
 
 __all__ = ["gradients"]
 

@@ -14,8 +14,8 @@ import numpy as np
 from minitensor import _C, nn
 from minitensor._C import float32
 from minitensor._functions.offered import empty
-from minitensor.compat.v1.constants import as_dtype, node, sizes_of
-from minitensor.compat.v1.graph import Tensor
+from minitensor.compat.v1.framework.constants import as_dtype, node, sizes_of
+from minitensor.compat.v1.framework.graph import Tensor
 
 __all__ = ["random_normal", "random_uniform", "truncated_normal"]
 

@@ -31,9 +31,9 @@ from minitensor._functions.offered import (
     remainder,
     sub,
 )
-from minitensor.compat.v1.constants import as_dtype, convert_to_tensor, node, same_types
-from minitensor.compat.v1.graph import Tensor
-from minitensor.compat.v1.inference import NUMPY_TYPES
+from minitensor.compat.v1.framework.constants import as_dtype, convert_to_tensor, node, same_types
+from minitensor.compat.v1.framework.graph import Tensor
+from minitensor.compat.v1.framework.inference import NUMPY_TYPES
 
 _INTEGERS = (uint8, int8, int16, int32, int64)
 
@@ -187,8 +187,8 @@ def _reduction(type: str, call: Callable[..., Any], says: str, host: Callable[..
         hosted = host if axes is None and not kept else None
         more: dict[str, Any] = {}
         if axes is None and not kept and tensor.shape.ndims is None:
-            from minitensor.compat.v1.inference import probes
-            from minitensor.compat.v1.shapes import TensorShape
+            from minitensor.compat.v1.framework.inference import probes
+            from minitensor.compat.v1.framework.shapes import TensorShape
 
             dtype = _C.bool if type in ("All", "Any") else tensor.dtype
             more["found"] = [(dtype, TensorShape([]), probes(TensorShape([]), dtype))]

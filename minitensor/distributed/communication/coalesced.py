@@ -8,8 +8,8 @@ from typing import Any
 from minitensor import _C
 from minitensor._functions.offered import cat
 from minitensor.autograd import no_grad
-from minitensor.distributed.collectives import broadcast
-from minitensor.distributed.exchange import number_of
+from minitensor.distributed.communication.collectives import broadcast
+from minitensor.distributed.groups.exchange import number_of
 from minitensor.ops.row import ROWS
 
 __all__ = ["broadcast_coalesced"]

@@ -12,10 +12,10 @@ from typing import Any, NoReturn
 from minitensor import _C, _forks
 from minitensor._C import device
 from minitensor.distributed.errors import DistBackendError
-from minitensor.distributed.group_calls import GroupCalls
-from minitensor.distributed.reduce_op import RedOpType
+from minitensor.distributed.groups.group_calls import GroupCalls
+from minitensor.distributed.groups.reduce_op import RedOpType
+from minitensor.distributed.groups.work import Work
 from minitensor.distributed.stores.store import Store
-from minitensor.distributed.work import Work
 
 __all__ = ["ProcessGroup"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from minitensor.distributed.work import Work
+from minitensor.distributed.groups.work import Work
 
 __all__ = ["GroupCalls"]
 
@@ -23,8 +23,8 @@ class GroupCalls:
 
     def allreduce(self, tensors: Any, opts: Any = None, timeout: timedelta | None = None) -> Any:
         """`all_reduce` of a tensor, or of each of a list."""
-        from minitensor.distributed import collectives
-        from minitensor.distributed.reduce_op import ReduceOp
+        from minitensor.distributed.communication import collectives
+        from minitensor.distributed.groups.reduce_op import ReduceOp
 
         op = ReduceOp.SUM if opts is None else _op(opts)
         given = tensors if isinstance(tensors, (list, tuple)) else [tensors]
@@ -35,7 +35,7 @@ class GroupCalls:
 
     def broadcast(self, tensors: Any, opts: Any = 0, timeout: timedelta | None = None) -> Any:
         """`broadcast` of a tensor, or of each of a list."""
-        from minitensor.distributed import collectives
+        from minitensor.distributed.communication import collectives
 
         root = getattr(opts, "rootRank", opts)
         given = tensors if isinstance(tensors, (list, tuple)) else [tensors]
@@ -44,8 +44,8 @@ class GroupCalls:
 
     def reduce(self, tensors: Any, opts: Any = 0, op: Any = None, timeout: timedelta | None = None) -> Any:
         """`reduce`."""
-        from minitensor.distributed import collectives
-        from minitensor.distributed.reduce_op import ReduceOp
+        from minitensor.distributed.communication import collectives
+        from minitensor.distributed.groups.reduce_op import ReduceOp
 
         (tensor,) = tensors if isinstance(tensors, (list, tuple)) else [tensors]
         chosen = op if op is not None else getattr(opts, "reduceOp", ReduceOp.SUM)
@@ -53,7 +53,7 @@ class GroupCalls:
 
     def allgather(self, output_tensors: Any, input_tensors: Any, opts: Any = None) -> Any:
         """`all_gather`, of one tensor in a list."""
-        from minitensor.distributed import collectives
+        from minitensor.distributed.communication import collectives
 
         if isinstance(input_tensors, (list, tuple)):
             (output_tensors,), (input_tensors,) = output_tensors, input_tensors
@@ -61,7 +61,7 @@ class GroupCalls:
 
     def all_gather_single(self, output: Any, input: Any, opts: Any = None) -> Any:
         """`all_gather_into_tensor`."""
-        from minitensor.distributed import collectives
+        from minitensor.distributed.communication import collectives
 
         return collectives.all_gather_into_tensor(output, input, self, True)
 
@@ -69,7 +69,7 @@ class GroupCalls:
 
     def gather(self, output_tensors: Any, input_tensors: Any, opts: Any = 0) -> Any:
         """`gather`, of one tensor in a list."""
-        from minitensor.distributed import collectives
+        from minitensor.distributed.communication import collectives
 
         outputs = (
             output_tensors[0] if output_tensors and isinstance(output_tensors[0], (list, tuple)) else output_tensors
@@ -79,7 +79,7 @@ class GroupCalls:
 
     def scatter(self, output_tensors: Any, input_tensors: Any, opts: Any = 0) -> Any:
         """`scatter`, to one tensor in a list."""
-        from minitensor.distributed import collectives
+        from minitensor.distributed.communication import collectives
 
         inputs = _inner(input_tensors)
         (tensor,) = output_tensors if isinstance(output_tensors, (list, tuple)) else [output_tensors]
@@ -87,8 +87,8 @@ class GroupCalls:
 
     def reduce_scatter(self, output_tensors: Any, input_tensors: Any, opts: Any = None) -> Any:
         """`reduce_scatter`, to one tensor in a list."""
-        from minitensor.distributed import collectives
-        from minitensor.distributed.reduce_op import ReduceOp
+        from minitensor.distributed.communication import collectives
+        from minitensor.distributed.groups.reduce_op import ReduceOp
 
         if isinstance(output_tensors, (list, tuple)):
             (output_tensors,), (input_tensors,) = output_tensors, input_tensors
@@ -97,8 +97,8 @@ class GroupCalls:
 
     def reduce_scatter_single(self, output: Any, input: Any, opts: Any = None) -> Any:
         """`reduce_scatter_tensor`."""
-        from minitensor.distributed import collectives
-        from minitensor.distributed.reduce_op import ReduceOp
+        from minitensor.distributed.communication import collectives
+        from minitensor.distributed.groups.reduce_op import ReduceOp
 
         op = ReduceOp.SUM if opts is None else _op(opts)
         return collectives.reduce_scatter_tensor(output, input, op, self, True)
@@ -107,7 +107,7 @@ class GroupCalls:
 
     def alltoall(self, output_tensors: Any, input_tensors: Any, opts: Any = None) -> Any:
         """`all_to_all`."""
-        from minitensor.distributed import collectives
+        from minitensor.distributed.communication import collectives
 
         return collectives.all_to_all(output_tensors, input_tensors, self, True)
 
@@ -115,7 +115,7 @@ class GroupCalls:
         self, output: Any, input: Any, output_split_sizes: Any = None, input_split_sizes: Any = None, opts: Any = None
     ) -> Any:
         """`all_to_all_single`."""
-        from minitensor.distributed import collectives
+        from minitensor.distributed.communication import collectives
 
         return collectives.all_to_all_single(output, input, output_split_sizes, input_split_sizes, self, True)
 
@@ -123,30 +123,30 @@ class GroupCalls:
 
     def barrier(self, opts: Any = None, timeout: timedelta | None = None) -> Any:
         """`barrier`."""
-        from minitensor.distributed import collectives
+        from minitensor.distributed.communication import collectives
 
         return collectives.barrier(self, True, timeout=timeout or getattr(opts, "timeout", None))
 
     def monitored_barrier(self, timeout: timedelta | None = None, wait_all_ranks: bool = False) -> None:
         """`monitored_barrier`."""
-        from minitensor.distributed import collectives
+        from minitensor.distributed.communication import collectives
 
         collectives.monitored_barrier(self, timeout, wait_all_ranks)
 
     def send(self, tensors: Any, dstRank: int, tag: int = 0) -> Any:  # noqa: N803
         """`isend`, of one tensor in a list."""
-        from minitensor.distributed import messages
+        from minitensor.distributed.communication import messages
 
         return messages.isend(tensors[0], group=self, tag=tag, group_dst=dstRank)
 
     def recv(self, tensors: Any, srcRank: int, tag: int = 0) -> Any:  # noqa: N803
         """`irecv`, to one tensor in a list."""
-        from minitensor.distributed import messages
+        from minitensor.distributed.communication import messages
 
         return messages.irecv(tensors[0], group=self, tag=tag, group_src=srcRank)
 
     def recv_anysource(self, tensors: Any, tag: int = 0) -> Any:
         """`irecv` from any rank."""
-        from minitensor.distributed import messages
+        from minitensor.distributed.communication import messages
 
         return messages.irecv(tensors[0], group=self, tag=tag)

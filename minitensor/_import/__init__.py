@@ -1,0 +1,1 @@
+"""How the package is imported: lazily, and without its extension."""

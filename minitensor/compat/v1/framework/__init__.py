@@ -1,0 +1,1 @@
+"""What graphs are made of: nodes, shapes, constants, operators, and the program that a session runs."""

@@ -1,0 +1,1 @@
+"""The functions that make nodes, under TensorFlow's names, and variables."""

@@ -1,0 +1,1 @@
+"""What carries the bytes between processes: shared memory, sockets or MPI, and the backends' names for these."""
