@@ -209,7 +209,11 @@ class _Loop:
                 b = e.at(first, last)
                 begin, end = (_between(b, at, low, high) for at in (first, last))
                 count = min(copies, max(1, 1 << (hint(high - low) // self.lanes).bit_length() >> 1))
-                vector_loop(e, high - low, count, begin, end, lambda v, _, low=low: element([*outer, v + low]))
+
+                def body(v: AffineExpr, copy: int, low: int = low) -> None:
+                    element([*outer, v + low])
+
+                vector_loop(e, high - low, count, begin, end, body)
 
         begin, end = e.function.arguments[1:]
 
