@@ -8,7 +8,7 @@ from typing import Any
 
 from minitensor_jit.ir.builder import Builder
 from minitensor_jit.ir.module import Computation, Instruction
-from minitensor_jit.ir.shape import Shape
+from minitensor_jit.ir.shape import Shape, strides_of
 from minitensor_jit.ir.size import NotSymbolic, Size
 from minitensor_jit.lowering.call import FLOATING, RecordedCall, loop_dtype
 from minitensor_jit.lowering.views import view_read, view_write
@@ -317,6 +317,16 @@ class Lowering(Builder):
         """The elements at places along dim that are known to be there, as `gather_along` gives them."""
         rank = len(x.dims)
         dim %= rank
+        if (places := self._flat_places(index, x.dims, dim)) is not None:
+            return self.gather(
+                self.reshape(x, (x.array_shape.size,)),
+                places,
+                offset_dims=(),
+                collapsed_slice_dims=(0,),
+                start_index_map=(0,),
+                index_vector_dim=rank,
+                slice_sizes=(1,),
+            )
         return self.gather(
             x,
             self._full_positions(index, dim),
@@ -344,6 +354,18 @@ class Lowering(Builder):
             return x
         if src.dims != dims:
             src = self.slice(src, (0,) * rank, dims)
+        if (numbers := self._flat_places(index, x.dims, dim)) is not None:
+            flat = self.scatter(
+                self.reshape(x, (x.array_shape.size,)),
+                numbers,
+                src,
+                update_window_dims=(),
+                inserted_window_dims=(0,),
+                scatter_dims_to_operand_dims=(0,),
+                index_vector_dim=rank,
+                kind=kind,
+            )
+            return self.reshape(flat, x.dims)
         return self.scatter(
             x,
             self._full_positions(index, dim),
@@ -354,6 +376,24 @@ class Lowering(Builder):
             index_vector_dim=rank,
             kind=kind,
         )
+
+    def _flat_places(self, index: Instruction, dims: Dims, dim: int) -> Instruction | None:
+        """The same as numbers of elements of an array of `dims`: one number a place instead of one for each dimension.
+
+        None where sizes aren't known that would be factors.
+        """
+        strides = strides_of(dims)
+        if len(dims) == 1 or any(isinstance(n, Size) for n in (*strides, _size(dims))):
+            return None
+        dtype = "s32" if _size(dims) < 2**31 else "s64"
+        shape = Shape(dtype, index.dims)
+        total: Instruction | None = None
+        for d, stride in enumerate(strides):
+            part = self.to_dtype(index, dtype) if d == dim else self.iota(shape, d)
+            if stride != 1:
+                part = self.multiply(part, self.full(shape, stride))
+            total = part if total is None else self.add(total, part)
+        return total
 
     def _index_within(self, index: Instruction, size: int, low: int | None, checked: bool) -> Instruction:
         """Operand 1 as indices from 0: checked before the launch to lie in [low, size), -size if no low is given."""

@@ -118,3 +118,21 @@ def test_to_takes_copy_by_place():
     x = mt.ones(2)
     assert x.to(mt.float32) is x
     assert x.to(mt.float32, False, True) is not x
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2])
+def test_places_along_a_dimension_are_numbers_of_elements(dim):
+    """One number a place in the compiled program, not a vector of one for each dimension."""
+    mt.manual_seed(dim)
+    x, y = mt.randn(5, 6, 7), mt.randn(3, 4, 2)
+    i = mt.randint(0, x.shape[dim], (3, 4, 2))
+    programs = {
+        "gather": lambda x, i, y: x.gather(dim, i) * 2,
+        "scatter": lambda x, i, y: x.scatter_add(dim, i, y),
+    }
+    for opcode, program in programs.items():
+        f = mt.function(program, jit_compile=True)
+        assert mt.equal(f(x, i, y), program(x, i, y))
+        text = f.lower(x, i, y).as_text("hlo")
+        assert f" {opcode}(" in text
+        assert "concatenate" not in text
