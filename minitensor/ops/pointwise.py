@@ -16,12 +16,15 @@ from minitensor.ops.row import ROWS, elementwise, underived
 __all__: list[str] = []
 
 
+def _like(b: Any, x: Any, number: Any) -> Any:
+    return b.full(x.shape, number) if isinstance(number, (bool, int, float)) else number
+
+
 def called(name: str) -> Callable[..., Any]:
     """A lowering to the eager loop of that name; parameters follow the operands as numbers."""
 
     def lower(b: Any, x: Any, *others: Any) -> Any:
-        rest = [b.full(x.shape, other) if isinstance(other, (bool, int, float)) else other for other in others]
-        return b.elementwise_call(name, x, *rest)
+        return b.elementwise_call(name, x, *(_like(b, x, other) for other in others))
 
     return lower
 
@@ -299,16 +302,27 @@ selu = unary(
     method=False,
     inplace=False,
 )
+
+
+def _ramp(b: Any, x: Any) -> Any:
+    """clamp(x + 3, 0, 6), NaN for NaN."""
+    zero, six = b.full(x.shape, 0), b.full(x.shape, 6)
+    y = b.add(x, b.full(x.shape, 3))
+    return b.select(b.compare(y, zero, "LT"), zero, b.select(b.compare(y, six, "GT"), six, y))
+
+
 hardswish = unary(
     "hardswish",
     "x clamp(x + 3, 0, 6) / 6.",
     lambda g, _out, x: g * where(x <= -3, 0.0, where(x < 3, x / 3 + 0.5, 1.0)),
+    lower=lambda b, x: b.divide(b.multiply(x, _ramp(b, x)), b.full(x.shape, 6)),
     **_HIDDEN,
 )
 hardsigmoid = unary(
     "hardsigmoid",
     "clamp(x + 3, 0, 6) / 6.",
     lambda g, _out, x: g * where((x > -3) & (x < 3), 1 / 6, 0.0),
+    lower=lambda b, x: b.divide(_ramp(b, x), b.full(x.shape, 6)),
     **_HIDDEN,
 )
 elu = elementwise(
@@ -428,10 +442,19 @@ fmod = _scalar_binary(
 
 # ---- with numbers
 
+
+def _leaky_relu_lower(b: Any, x: Any, slope: Any) -> Any:
+    return b.select(b.compare(x, _like(b, x, 0), "GT"), x, b.multiply(x, _like(b, x, slope)))
+
+
+def _threshold_lower(b: Any, x: Any, bound: Any, value: Any) -> Any:
+    return b.select(b.compare(x, _like(b, x, bound), "LE"), _like(b, x, value), x)
+
+
 leaky_relu = elementwise(
     "leaky_relu(Tensor input, Scalar negative_slope=0.01)",
     "x where it is positive, negative_slope times it elsewhere.",
-    lower=called("leaky_relu"),
+    lower=_leaky_relu_lower,
     vjp=lambda g, _out, x, negative_slope: where(x > 0, g, g * negative_slope),
     **_HIDDEN,
 )
@@ -451,7 +474,7 @@ softshrink = elementwise(
 threshold = elementwise(
     "threshold(Tensor input, Scalar threshold, Scalar value)",
     "x where it is above the threshold, value elsewhere.",
-    lower=called("threshold"),
+    lower=_threshold_lower,
     vjp=lambda g, _out, x, threshold, value: where(x <= threshold, 0.0, g),
     method=False,
     inplace=False,

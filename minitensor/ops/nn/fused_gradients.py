@@ -172,10 +172,18 @@ smooth_l1_backward: Op = elementwise(
     vjp=_smooth_l1_backward_vjp,
     **_HIDDEN,
 )
+
+
+def _smooth_l1_lower(b: Any, input: Any, target: Any, beta: float) -> Any:
+    d, bound, half = b.abs(b.subtract(input, target)), b.full(input.shape, beta), b.full(input.shape, 0.5)
+    curved = b.multiply(b.multiply(d, d), b.divide(half, bound))
+    return b.select(b.compare(d, bound, "LT"), curved, b.subtract(d, b.multiply(half, bound)))
+
+
 smooth_l1: Op = elementwise(
     "_smooth_l1(Tensor input, Tensor target, Scalar beta)",
     "d * d / (2 * beta) of differences |d| below beta, |d| - beta / 2 of others.",
-    lower=called("_smooth_l1"),
+    lower=_smooth_l1_lower,
     vjp=_smooth_l1_vjp,
     **_HIDDEN,
 )

@@ -304,11 +304,6 @@ _SCALE: Final = 1.0507009873554804934193349852946
 _SCALED_ALPHA: Final = 1.0507009873554804934193349852946 * 1.6732632423543772848170429916717
 
 
-def _hard_ramp(x: X) -> X:
-    y = x + 3.0
-    return select(y < 0.0, 0.0, select(y > 6.0, 6.0, y))
-
-
 def _hypot(x: X, y: X) -> X:
     if not x.is_double:
         a, b = x.wide(), y.wide()
@@ -339,11 +334,6 @@ def _softshrink(x: X, bound: X) -> X:
 def _silu_backward(g: X, x: X) -> X:
     s = x.then(sigmoid)
     return g * (s * (1.0 + x * (1.0 - s)))
-
-
-def _smooth_l1(a: X, b: X, beta: X) -> X:
-    d = (a - b).abs()
-    return select(d < beta, d * d * (0.5 / beta), d - 0.5 * beta)
 
 
 def _lerp(start: X, end: X, weight: X) -> X:
@@ -411,13 +401,9 @@ _FLOATS: Final[dict[str, Callable[..., X]]] = {
     "elu": lambda x, alpha: select(x > 0.0, x, x.then(expm1) * alpha),
     "celu": lambda x, alpha: select(x > 0.0, x, (x / alpha).then(expm1) * alpha),
     "selu": lambda x: select(x > 0.0, x * _SCALE, x.then(expm1) * _SCALED_ALPHA),
-    "hardsigmoid": lambda x: _hard_ramp(x) / 6.0,
-    "hardswish": lambda x: x * _hard_ramp(x) / 6.0,
     "frac": lambda x: x - x.trunc(),
-    "leaky_relu": lambda x, slope: select(x > 0.0, x, x * slope),
     "hardshrink": lambda x, bound: select((x >= -bound) & (x <= bound), 0.0, x),
     "_softshrink": _softshrink,
-    "threshold": lambda x, bound, value: select(x <= bound, value, x),
     "_tanh_backward": lambda g, y: g * (1.0 - y * y),
     "_sigmoid_backward": lambda g, y: g * y * (1.0 - y),
     "_silu_backward": _silu_backward,
@@ -426,7 +412,6 @@ _FLOATS: Final[dict[str, Callable[..., X]]] = {
     "_relu_backward": lambda g, y: select(y > 0.0, g, 0.0),
     "_squared_difference": _squared_difference,
     "_squared_difference_backward": _squared_difference_backward,
-    "_smooth_l1": _smooth_l1,
     "_logits_loss": lambda x, y: (1.0 - y) * x - _log_sigmoid(x),
     "_logits_loss_backward": lambda g, x, y: g * (x.then(sigmoid) - y),
     "hypot": _hypot,
