@@ -482,7 +482,7 @@ void dispatch_inplace(Call& call, Tensor& destination) {
     const bool mapped = vmap_depth != 0 && is_mapped_hook(call, &destination);
     // What is mapped has no memory of its own either: its rule copies.
     bool meta = device.type == DeviceType::Meta && !mapped;
-    if (device.type == DeviceType::CPU || on_gpu(device) || meta)
+    if (!mapped && (device.type == DeviceType::CPU || on_gpu(device) || meta))
         for (size_t i = 0; i < call.operand_count; ++i)
             if (Tensor* t = call.operands[i].tensor; t && call.op == copy && !same_device(t->device(), device) &&
                                                      (meta || on_jit_device(*t) || on_gpu(t->device()) ||

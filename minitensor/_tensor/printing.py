@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import EllipsisType
@@ -68,6 +69,9 @@ def tensor_text(tensor: Any) -> str:
     """The text of a tensor: its elements, then what they don't say of it."""
     from minitensor.nn import Parameter
 
+    if level := _C.vmap_level(tensor):  # which has no value of its own
+        behind = tensor_text(_C.vmap_unwrap(tensor, level)[0])
+        return f"BatchedTensor(lvl={level}, bdim=0, value=\n" + textwrap.indent(behind, "    ") + "\n)"
     plain = type(tensor) in (_C.Tensor, Parameter)
     prefix = "tensor(" if plain else f"{type(tensor).__name__}("
     shape = tuple(tensor.shape)

@@ -119,7 +119,8 @@ def _promoted(row: Row, operands: list[Any], flags: list[bool]) -> list[Any]:
 def _along(row: Row, operands: list[Any], flags: list[bool], params: list[Any], size: int) -> Results:
     """One operand, and parameters that name dimensions."""
     names = row.parameters
-    if len(operands) != 1 or not set(names) <= _DIMS | _PLAIN:
+    without = row.kind == "reduction" and "dim" not in names  # of all elements, which the mapped dimension isn't one of
+    if without or len(operands) != 1 or not set(names) <= _DIMS | _PLAIN:
         return _loop(row, operands, flags, params, size)
     (x,) = operands
     rank = x.ndim - 1

@@ -7,11 +7,12 @@ from typing import Any
 
 from minitensor import _C
 from minitensor.composite.dims import normal_dim
+from minitensor.composite.layout import written_copy
 from minitensor.composite.registry import composite
 from minitensor.composite.shape import reshape
 from minitensor.ops import movement
 from minitensor.ops.creation import full
-from minitensor.ops.elementwise import clone, row_major
+from minitensor.ops.elementwise import row_major
 
 Tensor = _C.Tensor
 
@@ -37,7 +38,7 @@ def diag_embed(input: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> T
     shape = list(input.shape[:-1])
     for d in sorted((first, second)):
         shape.insert(d, size)
-    made = full(shape, 0, dtype=input.dtype, device=input.device)
+    made = _C.mapped_like(full(shape, 0, dtype=input.dtype, device=input.device), input)
     movement.diagonal(made, offset, first, second).copy_(input)
     return made
 
@@ -51,7 +52,7 @@ def diagflat(input: Any, offset: int = 0) -> Tensor:
 @composite()
 def select_scatter(input: Any, src: Any, dim: int, index: int) -> Tensor:
     """A copy of input with src in place of `select(dim, index)`."""
-    made = clone(input)
+    made = written_copy(input, src)
     _into("select_scatter", movement.select(made, dim, index), src)
     return made
 
@@ -61,7 +62,7 @@ def slice_scatter(
     input: Any, src: Any, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Tensor:
     """A copy of input with src in place of a range along dim."""
-    made = clone(input)
+    made = written_copy(input, src)
     _into("slice_scatter", movement.slice(made, dim, start, end, step), src)
     return made
 
@@ -69,7 +70,7 @@ def slice_scatter(
 @composite()
 def diagonal_scatter(input: Any, src: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """A copy of input with src in place of a diagonal."""
-    made = clone(input)
+    made = written_copy(input, src)
     _into("diagonal_scatter", movement.diagonal(made, offset, dim1, dim2), src)
     return made
 
@@ -85,10 +86,10 @@ def as_strided_scatter(
     offset = input.storage_offset()
     start = offset if storage_offset is None else storage_offset
     if input.is_contiguous() and not offset:
-        made = clone(input)
+        made = written_copy(input, src)
     else:
         ends = (_reach(input.shape, input.stride(), offset), _reach(size, stride, start))
-        whole = row_major(movement.as_strided(input, (max(ends),), (1,), 0))
+        whole = written_copy(movement.as_strided(input, (max(ends),), (1,), 0), src)
         made = movement.as_strided(whole, input.shape, input.stride(), offset)
     _into("as_strided_scatter", movement.as_strided(made, size, stride, start), src)
     return made

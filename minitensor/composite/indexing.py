@@ -7,6 +7,7 @@ from typing import Any
 
 from minitensor import _C
 from minitensor.composite.dims import normal_dim, type_name
+from minitensor.composite.layout import written_copy
 from minitensor.composite.registry import autocast, composite, overwritten, shortcut
 from minitensor.composite.shape import broadcast_shapes, broadcast_tensors, reshape
 from minitensor.ops import elementwise, index, mask, movement, scatter
@@ -326,7 +327,7 @@ def index_fill(input: Any, dim: int, index: Any, value: Any) -> Tensor:
         return _mask.masked_fill(input, _named(input, places, dims), value)
     if input.ndim == 0:
         return reshape(_index.index_put_at(reshape(input, 1), places, value, (0,), False, False), ())
-    return _in_place["index_put"](elementwise.clone(input), places, value, dims, False, False)
+    return _in_place["index_put"](written_copy(input, places, value), places, value, dims, False, False)
 
 
 @_method
@@ -425,7 +426,7 @@ def _key(input: Any, indices: Sequence[Any]) -> tuple[Any, ...]:
 @autocast("", "widest")
 def index_put(input: Any, indices: Sequence[Any], values: Any, accumulate: bool = False) -> Tensor:
     """input with values, broadcast, written at input[indices] or added to it; an index may be None for all."""
-    return index_put_(elementwise.clone(input), indices, values, accumulate)
+    return index_put_(written_copy(input, values, *indices), indices, values, accumulate)
 
 
 @_method

@@ -13,8 +13,9 @@ from minitensor.composite import shape
 from minitensor.composite.dims import product, sizes_of
 from minitensor.composite.registry import composite
 from minitensor.ops import movement
+from minitensor.ops.creation import full
 from minitensor.ops.elementwise import clone as _clone
-from minitensor.ops.elementwise import row_major
+from minitensor.ops.elementwise import row_major, where
 from minitensor.storage import TypedStorage, UntypedStorage
 
 Tensor = _C.Tensor
@@ -112,6 +113,18 @@ def made_like(input: Any, memory_format: Any, make: Callable[[tuple[int, ...]], 
 def as_mapped(made: Any, like: Any) -> Any:
     """What is made for a tensor that vmap maps: once for each slice, so that slices can be written there."""
     return _C.mapped_like(made, like) if _C.vmap_level(made) < _C.vmap_level(like) else made
+
+
+def written_copy(input: Any, *sources: Any) -> Any:
+    """A copy that sources, or places that they name, are written in: mapped where vmap maps one of these."""
+    made = _clone(input)
+    for source in sources if _C.vmap_depth() else ():
+        if isinstance(source, Tensor) and _C.vmap_level(source):
+            # An op, so that the gradient of what isn't mapped itself goes through it.
+            ours = full((), True, dtype=_C.bool, device=input.device)
+            other = _C.mapped_like(full((), 0, dtype=input.dtype, device=input.device), source)
+            made = where(ours, made, other)
+    return made
 
 
 def formatted(input: Any, memory_format: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 
 from minitensor import _C
 from minitensor._jit import hooks
+from minitensor.composite.layout import written_copy
 from minitensor.composite.numbers import number
 from minitensor.composite.registry import composite
 from minitensor.creation import tensor
@@ -181,7 +182,7 @@ def detach(input: Any) -> Tensor:
 @composite(method=False)
 def fill(input: Any, value: Any) -> Tensor:
     """A tensor like input with every element `value`."""
-    return input.clone().fill_(value)
+    return written_copy(input, value).fill_(value)
 
 
 @composite(method=False)

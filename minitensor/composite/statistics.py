@@ -363,9 +363,9 @@ def segment_reduce(
     place = normal_dim(axis, data.ndim)
     if offsets is None:
         if not unsafe:
-            if lengths.numel() and int(lengths.min()) < 0:
+            if lengths.numel() and int(_C.all_slices(lengths).min()) < 0:
                 raise RuntimeError("segment_reduce(): lengths contains negative value!")
-            if not bool((lengths.sum(-1) == data.shape[lengths.ndim - 1]).all()):
+            if not bool(_C.all_slices(lengths.sum(-1) == data.shape[lengths.ndim - 1]).all()):
                 raise RuntimeError(
                     "segment_reduce(): Expected all rows of lengths along axis to sum to data.size(lengths.dim()-1) "
                     "when !unsafe."

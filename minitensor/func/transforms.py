@@ -90,6 +90,10 @@ def _tensors(value: Any) -> list[Any]:
     return [leaf for leaf in flatten(value)[0] if isinstance(leaf, Tensor)]
 
 
+def _is_continuous(tensor: Any) -> bool:
+    return bool(tensor.is_floating_point() or tensor.is_complex())
+
+
 def _gradients(outputs: list[Any], inputs: list[Any], seeds: list[Any], graph: bool, retain: bool = False) -> list[Any]:
     pairs = [(o, s) for o, s in zip(outputs, seeds, strict=True) if o.requires_grad]
     if not pairs or not inputs:
@@ -244,6 +248,12 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
         outputs = _tensors(result)
         if not outputs:
             raise RuntimeError("vjp(f, *primals): Expected f(*primals) to return at least one tensor")
+        for out in outputs:
+            if not _is_continuous(out):
+                raise RuntimeError(
+                    f"vjp(f, ...): All outputs of f must be floating-point or complex Tensors, got Tensor with dtype "
+                    f"{out.dtype}"
+                )
         graph = _needs_graph(nested, outputs, variables)
 
     def vjp_fn(cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> Any:
@@ -289,7 +299,7 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
                 raise RuntimeError(
                     f"jvp(f, primals, tangents): expected f(*primals) to return only tensors, got {type(result)}"
                 )
-            outputs = _tensors(result)
+            outputs = [out for out in _tensors(result) if _is_continuous(out)]
             outer = nested or any(d.requires_grad for d in directions)
             graph = recorded and (outer or _needs_graph(nested, outputs, variables))
             dummies = [o.detach().new_zeros(tuple(o.shape)).requires_grad_(True) for o in outputs]
@@ -299,7 +309,9 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
         if strict and any(g is None for g in found):
             raise RuntimeError("jvp(f, primals, tangents, strict=True): an output of f does not depend on the primals")
         derivatives = iter(_zeros_for_none(found, outputs))
-        tangent = map_leaves(lambda leaf: next(derivatives) if isinstance(leaf, Tensor) else leaf, result)
+        tangent = map_leaves(
+            lambda leaf: next(derivatives) if _is_continuous(leaf) else leaf.new_zeros(leaf.shape), result
+        )
     results = (_release(result, graph), _release(tangent, graph))
     return (*results, _release(aux, graph)) if has_aux else results
 

@@ -60,8 +60,7 @@ def fail_where(info: Any, name: str, says: Callable[[int], str], error: type[Run
     It looks at once, while recording too: programs catch the error and try another way, so it can't wait for the flush.
     The forms that end in `_ex` don't look unless they're asked to.
     """
-    while _C.vmap_level(info):  # every call's, so that the error names the first of all matrices
-        info = _C.vmap_unwrap(info, _C.vmap_level(info))[0]
+    info = _C.all_slices(info)  # so that the error names the first of all matrices
     if info.device.type == "meta":
         return
     flat = info.reshape((-1,)).tolist()

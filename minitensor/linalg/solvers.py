@@ -259,7 +259,7 @@ def lstsq(input: Any, b: Any, rcond: float | None = None, *, driver: str | None 
     x, rank = rows.lstsq(input, columns, rcond)
     # Empty, but a function of the input all the same.
     residuals = (input.real if input.is_complex() else input).reshape((-1,))[:0].clone()
-    if m > n and driver not in (None, "gelsy") and (driver == "gels" or bool((rank == n).all())):
+    if m > n and driver not in (None, "gelsy") and (driver == "gels" or bool(_C.all_slices(rank == n).all())):
         difference = input @ x - columns
         squares = difference.abs().square() if difference.is_complex() else difference.square()
         residuals = squares.sum(-2)

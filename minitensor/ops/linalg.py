@@ -376,7 +376,7 @@ def _cofactors(a: Any) -> Any:
 
 
 def _det_vjp(g: Any, out: Any, a: Any) -> Any:
-    if bool((out == 0).any()):
+    if bool(_C.all_slices(out == 0).any()):
         return g[..., None, None] * _cofactors(a)
     value = out.conj() if a.is_complex() else out
     return (g * value)[..., None, None] * adjoint(inv(a)[0])

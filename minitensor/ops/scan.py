@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from minitensor import _C
 from minitensor._C import Op
 from minitensor.ops.elementwise import exp, where
 from minitensor.ops.formula import differentiate
@@ -24,7 +25,7 @@ def _cumprod_vjp(g: Any, _out: Any, x: Any, dim: int, dtype: Any) -> Any:
 def _cumprod_backward_vjp(cotangent: Any, _out: Any, g: Any, x: Any, dim: int) -> Any:
     def formula(g: Any, x: Any) -> Any:
         kept = x.conj() if x.is_complex() else x
-        if bool((x == 0).any()):
+        if bool(_C.all_slices(x == 0).any()):
             return _cumprod_vjp_by_definition(g, kept, dim)
         return _reverse_cumsum(g * cumprod(kept, dim), dim) / kept
 

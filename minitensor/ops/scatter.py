@@ -29,7 +29,7 @@ def _within(x: Any, g: Any) -> Any:
     """The gradient of x's leading corner, with zeros for the rest of x."""
     if tuple(x.shape) == tuple(g.shape):
         return g
-    whole = zeros_for(x, g)
+    whole = _C.mapped_like(zeros_for(x, g), g)
     whole[tuple(slice(n) for n in g.shape)] = g
     return whole
 

@@ -268,13 +268,18 @@ class Reads(Notes):
             self._note(Guard.LAYOUT, tensor, ())
         if name in _TENSOR_STATE or (given and name in ("requires_grad", "is_leaf") and not _C.is_grad_enabled()):
             self._write(tensor, f"reads {name} of a tensor, which programs don't compare,")
-        elif lookup(type(tensor), name) is ABSENT:
-            if not given:
-                self._own_entry(tensor, name)
-            elif own_dict(tensor):  # of arguments without attributes programs know that
-                self._unwatched(f"it reads the attribute {name} of an argument")
-        else:
-            self._type_entry(type(tensor), name, lookup(type(tensor), name))
+            return
+        found = lookup(type(tensor), name)
+        if found is not ABSENT:
+            self._type_entry(type(tensor), name, found)
+        if hasattr(type(found), "__set__"):  # which comes before the tensor's own attributes
+            return
+        own = own_dict(tensor) or {}
+        if not given:
+            self._own_entry(tensor, name)
+        # Of arguments programs know whether they have attributes, and whether these hide what the class has.
+        elif name in own or (own and found is ABSENT):
+            self._unwatched(f"it reads the attribute {name} of an argument")
 
     # ---- writes
 

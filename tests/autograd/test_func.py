@@ -392,3 +392,19 @@ def test_functional_derivatives_of_what_does_not_depend(name, strict, create):
             add(made)
             seen.append(flat)
         assert seen[0] == seen[1], (what, seen)
+
+
+def test_results_of_whole_numbers():
+    """They have no derivative: forward it is zero, of their dtype, and backward there is none."""
+    x, v = mt.tensor([0.25, 1.5, 0.75]), mt.ones(3)
+
+    def both(a):
+        return a * 2, a.argmax(), a > 1
+
+    value, tangent = mt.func.jvp(both, (x,), (v,))
+    assert [t.tolist() for t in value] == [[0.5, 3.0, 1.5], 1, [False, True, False]]
+    assert [t.tolist() for t in tangent] == [[2.0] * 3, 0, [False] * 3]
+    assert [t.dtype for t in mt.func.jacfwd(both)(x)] == [mt.float32, mt.int64, mt.bool]
+    for call in (lambda: mt.func.vjp(both, x), lambda: mt.func.jacrev(both)(x), lambda: mt.func.hessian(mt.argmax)(x)):
+        with pytest.raises(RuntimeError, match="must be floating-point or complex Tensors, got Tensor with dtype"):
+            call()

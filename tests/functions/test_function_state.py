@@ -1468,6 +1468,21 @@ def an_attribute_of_a_layer():
 
 
 @row
+def an_attribute_that_hides_a_tensors_method():
+    w = mt.ones(3)
+    return lambda x: x * w.sum(), lambda: setattr(w, "sum", lambda: 5.0)
+
+
+@row
+def an_attribute_that_hides_one_of_a_tensors_class():
+    class Own(mt.Tensor):
+        scale = 2.0
+
+    w = mt.ones(3).as_subclass(Own)
+    return lambda x: x * w.scale, lambda: setattr(w, "scale", 5.0)
+
+
+@row
 def a_method_of_a_module_class_replaced():
     class Own(nn.Module):
         def forward(self, x):

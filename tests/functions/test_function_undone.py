@@ -179,6 +179,21 @@ def test_attributes_of_arguments():
     assert f(x, y).item() == 2
 
 
+def test_attributes_of_arguments_that_hide_methods():
+    @mt.function(jit_compile=True)
+    def f(x):
+        return x.exp() * 1
+
+    plain, other, hides = (mt.zeros(1) for _ in range(3))
+    other.title = hides.title = "something"
+    hides.exp = lambda: mt.full((1,), 7.0)
+    for _ in range(3):
+        assert [f(x).item() for x in (plain, other, hides)] == [1, 1, 7]
+    assert f.hits >= 2
+    del hides.exp
+    assert f(hides).item() == 1
+
+
 def test_id_of_what_was_there_before():
     things = [Thing(), Thing()]
     places = {id(thing): i for i, thing in enumerate(things)}

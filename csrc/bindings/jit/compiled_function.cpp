@@ -75,6 +75,15 @@ bool is_bare(PyObject* tensor) {
     return !attributes || !*attributes || PyDict_GET_SIZE(*attributes) == 0;
 }
 
+// Whether one of its attributes is found in place of what its class has by that name.
+bool hides_its_class(PyObject* tensor) {
+    if (is_bare(tensor)) return false;
+    PyObject *name, *value;
+    for (Py_ssize_t at = 0; PyDict_Next(*_PyObject_GetDictPtr(tensor), &at, &name, &value);)
+        if (PyUnicode_Check(name) && _PyType_Lookup(Py_TYPE(tensor), name)) return true;
+    return false;
+}
+
 bool others_match(const Entry& entry, PyObject* const* args, size_t nargs) {
     if (entry.others.size() != nargs) return false;
     size_t tensors = 0;
@@ -83,7 +92,7 @@ bool others_match(const Entry& entry, PyObject* const* args, size_t nargs) {
         if (!other) {
             const bool bare = entry.bare >> tensors & 1;
             if (reinterpret_cast<PyObject*>(Py_TYPE(args[i])) != entry.types[tensors++]) return false;
-            if (bare && !is_bare(args[i])) return false;
+            if (bare ? !is_bare(args[i]) : hides_its_class(args[i])) return false;
         } else if (other != args[i]) {
             if (Py_TYPE(other) != Py_TYPE(args[i])) return false;
             if (PyFloat_CheckExact(other)) {  // by bits: 0.0 and -0.0 differ, NaN is itself

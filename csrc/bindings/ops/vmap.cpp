@@ -181,10 +181,15 @@ PyObject* py_detach_handle(PyObject*, PyObject* object) {
 
 // The tensor once for every slice of `like`, at all its levels: what a formula writes a mapped gradient into.
 Ref<Tensor> mapped_like(Ref<Tensor> tensor, const Tensor& like) {
-    int level = batch_level(like);
+    const int level = batch_level(like), own = batch_level(*tensor);
     if (!level) return tensor;
-    static const OpDef *expand = find_op("expand"), *clone = find_op("_row_major");
     const Tensor& behind = *like.autograd->batch_value;
+    if (own >= level) {
+        const Ref<Tensor>& inner = tensor->autograd->batch_value;
+        Ref<Tensor> made = mapped_like(inner, own == level ? behind : like);
+        return made.get() == inner.get() ? tensor : mapped(std::move(made), own);
+    }
+    static const OpDef *expand = find_op("expand"), *clone = find_op("_row_major");
     Dims sizes{behind.sizes[0]};
     for (int64_t size : tensor->sizes) sizes.push_back(size);
     Ref<Tensor> each = call_op(*clone, {call_op(*expand, {tensor.get()}, {value_of(sizes)}).get()});
@@ -196,6 +201,16 @@ PyObject* py_mapped_like(PyObject*, PyObject* args) {
         PyObject *tensor, *like;
         if (!PyArg_ParseTuple(args, "O!O!:mapped_like", &TensorType, &tensor, &TensorType, &like)) return nullptr;
         return wrap(mapped_like(Ref<Tensor>::borrow(tensor_of(tensor)), *tensor_of(like)));
+    });
+}
+
+// What is behind a tensor at all levels: the values of every slice.
+PyObject* py_all_slices(PyObject*, PyObject* object) {
+    return guarded([&]() -> PyObject* {
+        if (!is_tensor(object)) fail_type("all_slices takes a Tensor");
+        Ref<Tensor> behind = Ref<Tensor>::borrow(tensor_of(object));
+        while (batch_level(*behind)) behind = behind->autograd->batch_value;
+        return wrap(std::move(behind));
     });
 }
 
@@ -212,6 +227,8 @@ PyMethodDef vmap_functions[] = {
      "vmap_unwrap(tensor, level) -> (tensor, whether it was of that level)"},
     {"detach_handle", method<py_detach_handle>(), METH_O, "Without history of its own, whatever is behind it."},
     {"mapped_like", method<py_mapped_like>(), METH_VARARGS, "mapped_like(tensor, like): mapped if `like` is."},
+    {"all_slices", method<py_all_slices>(), METH_O,
+     "What is behind a mapped tensor at all its levels; others as they are."},
     {"vmap_level", method<py_level>(), METH_O, "The level of a mapped tensor, 0 for others."},
     {}};
 

@@ -78,7 +78,12 @@ bool transposed_contiguous(const Tensor& t) {
 }  // namespace
 
 void no_meta(const Tensor& tensor, const char* what) {
-    if (tensor.device().type == DeviceType::Meta) fail(std::string("Cannot ") + what + ": a meta tensor has no data");
+    if (tensor.device().type != DeviceType::Meta) return;
+    if (batch_level(tensor))
+        fail(std::string("Cannot ") + what +
+             ": a tensor that vmap maps has no value of its own, since it stands for each of its slices. What depends "
+             "on values must be an op, such as where()");
+    fail(std::string("Cannot ") + what + ": a meta tensor has no data");
 }
 
 Place reachable_place(Tensor& tensor) {

@@ -201,7 +201,7 @@ PyObject* tensor_from_data(PyObject*, PyObject* args) {
         if (is_tensor(data)) {
             Tensor& source = *tensor_of(data);
             DType wanted = has_dtype ? dtype : source.dtype;
-            bool meta = source.device().type == DeviceType::Meta;
+            bool meta = source.device().type == DeviceType::Meta && !batch_level(source);
             if (meta && device.type != DeviceType::Meta)
                 throw Error(ErrorKind::NotImplemented, "Cannot copy out of meta tensor; no data!");
             result = meta ? Tensor::empty(source.sizes, wanted, device) : cast_to(detach(source), wanted, copy);

@@ -230,7 +230,7 @@ def normal(
     if isinstance(std, Tensor):
         if std.dtype.is_complex:
             raise RuntimeError("normal expects standard deviation to be non-complex")
-        if std.numel() and not bool((std >= 0).all()):
+        if std.numel() and not bool(_C.all_slices(std >= 0).all()):
             raise RuntimeError("normal expects all elements of std >= 0.0")
     elif std < 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {float(std)}")
@@ -281,8 +281,8 @@ def uniform_dtype(p: Any) -> Any:
 def check_probability(p: Any) -> None:
     """Raise RuntimeError unless probabilities are in [0, 1]."""
     if isinstance(p, Tensor):
-        # Below vmap no value can be read.
-        if p.device.type != "meta" and not _C.vmap_depth() and p.numel() and not bool(((p >= 0) & (p <= 1)).all()):
+        within = _C.all_slices((p >= 0) & (p <= 1))
+        if within.device.type != "meta" and not bool(within.all()):
             raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
     elif not 0 <= p <= 1:
         raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p}")
@@ -308,13 +308,13 @@ def multinomial(
         raise RuntimeError("cannot sample n_sample <= 0 samples")
     if not replacement and num_samples > categories:
         raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
-    if input.numel() and not bool((isfinite(input) & (input >= 0)).all()):
+    if input.numel() and not bool(_C.all_slices(isfinite(input) & (input >= 0)).all()):
         raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
     weights = input.detach().to(_C.float64 if input.dtype is _C.float64 else _C.float32)
     nonzero = (weights > 0).sum(-1)
-    if input.numel() and bool((nonzero == 0).any()):
+    if input.numel() and bool(_C.all_slices(nonzero == 0).any()):
         raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
-    if not replacement and input.numel() and bool((nonzero < num_samples).any()):
+    if not replacement and input.numel() and bool(_C.all_slices(nonzero < num_samples).any()):
         raise RuntimeError(
             "invalid multinomial distribution (with replacement=False, not enough non-negative category to sample)"
         )
@@ -354,7 +354,7 @@ def poisson(input: Any, generator: Any = None) -> Tensor:
     """Samples of the Poisson distribution of the rates in input, in its dtype."""
     if not input.is_floating_point():
         raise RuntimeError(f"\"poisson_cpu\" not implemented for '{input.dtype}'")
-    if input.numel() and not bool((input >= 0).all()):
+    if input.numel() and not bool(_C.all_slices(input >= 0).all()):
         raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")
     if _as_torch(generator, input.device):
         return with_history(torch_.poisson(input, generator), input)

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from minitensor import _C
 from minitensor._C import Tensor
 from minitensor._functions import offered
 from minitensor._functions.offered import exp, log, minimum, where
@@ -146,7 +147,7 @@ def binary_cross_entropy(
             f"Using a target size ({target.shape}) that is different to the input size ({input.shape}) is deprecated. "
             "Please ensure they have the same size."
         )
-    seen = input.detach()
+    seen = _C.all_slices(input.detach())
     if not seen._is_pending and seen.numel() and bool(((seen < 0) | (seen > 1)).any()):
         raise RuntimeError("all elements of input should be between 0 and 1")
     losses = _binary(input, target)
@@ -278,7 +279,7 @@ def gaussian_nll_loss(
     """
     if not isinstance(var, Tensor):
         var = offered.full(tuple(input.shape), var, dtype=input.dtype, device=input.device)
-    if bool((var.detach() < 0).any()):
+    if bool(_C.all_slices(var.detach() < 0).any()):
         raise ValueError("var has negative entry/entries")
     if var.shape != input.shape:
         if tuple(input.shape[:-1]) == tuple(var.shape):
