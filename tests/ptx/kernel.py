@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from . import access, arithmetic, floats, integer, matrix, warp  # noqa: F401 - they register their opcodes
 from .emit import BlockEmitter, width_of
 from .errors import PtxError
+from .instructions import access, arithmetic, floats, integer, matrix, warp  # noqa: F401 - they register their opcodes
 from .memory import SHARED_BASE
 from .parser import Address, Instruction, Module, Pair, Reg, Symbol, Variable, Vector
 from .program import Block, program_of

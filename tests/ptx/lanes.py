@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .atomics import apply_atomic
 from .errors import PtxFault
-from .matrix import MatrixLanes
+from .instructions.atomics import apply_atomic
+from .instructions.matrix import MatrixLanes
 from .memory import CONST_BASE, LOCAL_BASE, SHARED_BASE, UNWRITTEN, WINDOW, WRITTEN, Memory, Space, Storage
 from .races import ATOMIC, PLAIN, Races
 from .traffic import Traffic

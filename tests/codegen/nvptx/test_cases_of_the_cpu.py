@@ -48,7 +48,8 @@ def _without_nan(array, dtype: str):
 
 
 def _load(name: str):
-    spec = importlib.util.spec_from_file_location(f"gpu_{name}", Path(__file__).parents[1] / f"{name}.py")
+    (path,) = Path(__file__).parents[1].rglob(f"{name}.py")
+    spec = importlib.util.spec_from_file_location(f"gpu_{name}", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -1,4 +1,4 @@
-"""Draws the programs of `fuzz_autograd`."""
+"""Draws the programs of `programs.py`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import random
 import warnings
 from typing import Any
 
-from fuzz import autograd_functions as functions
-from fuzz.autograd_runs import Program, Run, reset
+from fuzz.autograd import functions
+from fuzz.autograd.runs import Program, Run, reset
 
 
 def _is(what: str, tensor: Any) -> bool:

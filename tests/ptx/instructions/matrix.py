@@ -9,9 +9,9 @@ import re
 
 import numpy as np
 
+from ..emit import BlockEmitter, opcode
+from ..parser import Address, Imm, Instruction, Vector
 from .arithmetic import from_bf16
-from .emit import BlockEmitter, opcode
-from .parser import Address, Imm, Instruction, Vector
 
 
 @opcode("mma")

@@ -3,7 +3,7 @@
 Functions, views, writes in place, hooks, modes, checkpoints, copies: after each step everything that can be seen of
 each tensor is compared, and so is the class of an exception. What differs is printed as the smallest script that does.
 
-    python tests/fuzz/autograd.py 5000 --seed 1
+    python tests/fuzz/autograd/programs.py 5000 --seed 1
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 if __name__ == "__main__":  # the modules of the tests are found from their folder
-    sys.path[0] = str(Path(__file__).resolve().parents[1])
+    sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from fuzz.autograd_maker import Maker
-from fuzz.autograd_runs import Program, compare, compare_recorded
+from fuzz.autograd.maker import Maker
+from fuzz.autograd.runs import Program, compare, compare_recorded
 
 
 def shrink(program: Program, fails: Any) -> Program:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .emit import BlockEmitter, opcode, width_of
-from .parser import Address, Imm, Instruction, Reg, Symbol, Vector
+from ..emit import BlockEmitter, opcode, width_of
+from ..parser import Address, Imm, Instruction, Reg, Symbol, Vector
 
 SPACES = ("global", "shared", "local", "const", "param")
 

@@ -1,4 +1,4 @@
-"""Custom Functions of any kind, as text, for `fuzz_autograd`."""
+"""Custom Functions of any kind, as text, for `programs.py`."""
 
 from __future__ import annotations
 

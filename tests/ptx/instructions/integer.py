@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .emit import SIGNED, UNSIGNED, BlockEmitter, opcode, width_of
-from .parser import Instruction, Pair, Symbol, Vector
+from ..emit import SIGNED, UNSIGNED, BlockEmitter, opcode, width_of
+from ..parser import Instruction, Pair, Symbol, Vector
 
 COMPARE = {
     "eq": "==",

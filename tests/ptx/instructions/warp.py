@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .emit import BlockEmitter, opcode
-from .parser import Instruction, Pair
+from ..emit import BlockEmitter, opcode
+from ..parser import Instruction, Pair
 
 
 @opcode("shfl")

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .emit import UNSIGNED, BlockEmitter, opcode, width_of
+from ..emit import UNSIGNED, BlockEmitter, opcode, width_of
+from ..parser import Instruction
 from .integer import (
     float_operand,
     integer_add,
@@ -18,7 +19,6 @@ from .integer import (
     integer_sign,
     is_float,
 )
-from .parser import Instruction
 
 ROUNDING = ("rn", "rz", "rm", "rp")
 

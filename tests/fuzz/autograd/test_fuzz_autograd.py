@@ -2,7 +2,7 @@
 
 import pytest
 
-from fuzz import autograd as fuzz_autograd
+from fuzz.autograd import programs
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("seed", range(0, 200, 20))
 def test_programs(seed):
     for one in range(seed, seed + 20):
-        found = fuzz_autograd.check(one, torch, 14)
+        found = programs.check(one, torch, 14)
         assert found is None, f"seed {one}\n{found[0].text()}\n# {found[1]}"
 
 
@@ -19,5 +19,5 @@ def test_programs(seed):
 @pytest.mark.parametrize("seed", range(20000, 20060, 20))
 def test_recorded_programs(seed):
     for one in range(seed, seed + 20):
-        found = fuzz_autograd.check_recorded(one, torch, 14)
+        found = programs.check_recorded(one, torch, 14)
         assert found is None, f"seed {one}\n{found[0].text()}\n# {found[1]}"

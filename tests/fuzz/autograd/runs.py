@@ -1,4 +1,4 @@
-"""Programs of `fuzz_autograd` run step by step, and what of two runs differs."""
+"""Programs of `programs.py` run step by step, and what of two runs differs."""
 
 from __future__ import annotations
 
