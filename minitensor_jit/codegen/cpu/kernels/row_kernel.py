@@ -19,7 +19,7 @@ from ...emitter.types import MEMORY
 from ...indexing.index import AffineExpr, Space
 from ...indexing.space import delinearize_rows
 from ...kernel_spec import KernelSpec, Root
-from ...llvm.ir_text import Value
+from ...llvm.ir_text import I64, Value
 from ...reduction import LANES, Reduction, fold_lanes
 from ...rows import Rows
 from ..unit import Unit
@@ -228,7 +228,7 @@ class RowKernel(Rows):
         else:
             main_end = e.at(end).intrinsic("llvm.smin", end, i64(whole))
             # Only the last block has a rest; in the others the masks are empty.
-            rest = -(-(self.length - whole) // self.lanes) if not isinstance(whole, Size) else self.copies
+            rest = -(-(self.length - whole) // self.lanes) if not isinstance(whole, Size) else 0
             masks = [
                 tail_mask(e.at(end), self.lanes, e.at(end).sub(end, i64(whole + k * self.lanes))) for k in range(rest)
             ]
@@ -244,8 +244,40 @@ class RowKernel(Rows):
 
         ended = iter(counted_loop(e, begin, main_end, LANES, round_, [v for some in start for v in some]))
         accumulators = [[next(ended) for _ in some] for some in start]
-        accumulators = self._accumulate(group, i64(whole), masks, accumulators, roots, kept)
+        if isinstance(whole, Size):
+            accumulators = self._accumulate_rest(group, i64(whole), end, accumulators, roots, kept)
+        else:
+            accumulators = self._accumulate(group, i64(whole), masks, accumulators, roots, kept)
         return self._fold(group, accumulators)
+
+    def _accumulate_rest(
+        self,
+        group: list[Reduction],
+        at: Value,
+        end: Value,
+        accumulators: list[list[Value]],
+        roots: list[Root],
+        kept: list[Instruction],
+    ) -> list[list[Value]]:
+        """Takes in what is left of a row of unknown length, less than a round: vectors that nothing is left for, not.
+
+        Each vector has a branch of its own: all rows of a call take the same ones.
+        """
+        e = self.e
+        for k in range(self.copies):
+            begin = e.at(at).add(at, i64(k * self.lanes))
+
+            def some(_: Value, carried: Sequence[Value], begin: Value = begin) -> list[Value]:
+                mask = tail_mask(e.inner, self.lanes, e.inner.sub(end, begin))
+                done = self._accumulate(group, begin, [mask], [[total] for total in carried], roots, kept)
+                return [total for (total,) in done]
+
+            b = e.at(begin, end)
+            wanted = b.zext(b.icmp_signed("<", begin, end), I64)
+            ended = counted_loop(e, i64(0), wanted, 1, some, [totals[k] for totals in accumulators])
+            for totals, total in zip(accumulators, ended, strict=True):
+                totals[k] = total
+        return accumulators
 
     def _reduce_block_rolled(
         self, group: list[Reduction], begin: Value, end: Value, roots: list[Root], kept: list[Instruction]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from ...emitter.elemental import Emitter
 from ...emitter.loops import counted_loop, i64, is_constant
 from ...indexing.index import AffineExpr, Space
-from ...llvm.ir_text import I1, I64, Builder, Value, constant, vector
+from ...llvm.ir_text import I1, I32, Builder, Value, constant, vector
 
 __all__ = ["lane_mask", "tail_mask", "vector_loop", "vector_variables"]
 
@@ -24,9 +24,10 @@ def tail_mask(b: Builder, lanes: int, count: Value) -> Value:
     """The first `count` lanes; none if `count` is negative, all if it is large."""
     if is_constant(count):
         return lane_mask(lanes, int(count.ref))  # what stores must know of, if it is one lane: see `_only_lane`
-    type_ = vector(I64, lanes)
-    numbers = constant(type_, list(range(lanes)))
-    return b.icmp_signed("<", numbers, b.splat(count, lanes))
+    # In 32 bits, as wide as most lanes are: masks of other widths are made of them by shuffles.
+    few = b.intrinsic("llvm.smax", b.intrinsic("llvm.smin", count, i64(lanes)), i64(0))
+    numbers = constant(vector(I32, lanes), list(range(lanes)))
+    return b.icmp_signed("<", numbers, b.splat(b.trunc(few, I32), lanes))
 
 
 def vector_variables(space: Space, extent: int, lanes: int, copies: int) -> list[AffineExpr]:
