@@ -138,6 +138,23 @@ def test_sizes_on_both_sides_of_every_block_and_vector(compiled):
     assert len(compiled) <= 4 * 3
 
 
+@pytest.mark.parametrize("dtype", [mt.float32, mt.float64, mt.bfloat16, mt.int32])
+def test_rows_of_every_short_length(dtype, compiled):
+    """Vectors that a row has no elements for are passed by."""
+
+    def fn(x):
+        y = x + x
+        return y.sum(dim=1), y.amax(dim=1), (y == 2).any(dim=1), mt.softmax(y.float(), dim=1)
+
+    f = mt.function(fn, jit_compile=True)
+    mt.manual_seed(3)
+    for n in [40, 50, *range(1, 140, 3), 128, 64]:
+        x = (mt.randn(3, n) * 4).to(dtype)
+        for result, expected in zip(f(x), fn(x), strict=True):
+            assert mt.equal(result, expected), n
+    assert len(compiled) <= 3
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 def test_threads_do_not_matter(threads):
     before = mt.get_num_threads()
