@@ -94,7 +94,7 @@ from minitensor._C import (
 )
 from minitensor._functions.foreach import *  # noqa: F403
 from minitensor._functions.offered import *  # noqa: F403
-from minitensor._functions.offered import OF_NN as _OF_NN
+from minitensor._functions.offered_of_nn import OF_NN as _OF_NN
 from minitensor._jit import hooks
 from minitensor._tensor.typed_tensors import (
     BFloat16Tensor,
@@ -209,7 +209,11 @@ def __getattr__(name: str) -> _Any:
         found = globals()[name] = getattr(importlib.import_module(_LAZY_NAMES[name]), name)
         return found
     if name in _OF_NN:
-        found = globals()[name] = getattr(importlib.import_module("minitensor._functions.offered_of_nn"), name)
+        from minitensor._functions.checked import checked
+        from minitensor.composite import COMPOSITES
+
+        importlib.import_module("minitensor.nn.functional")  # which enters it in the table
+        found = globals()[name] = checked(COMPOSITES[name].call)
         return found
     where = "docs/coverage.md and docs/names.md say what of PyTorch is here"
     raise AttributeError(f"module 'minitensor' has no attribute '{name}' ({where})", name=name)

@@ -10,19 +10,20 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from types import FunctionType
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from minitensor import _C
 
 __all__ = [
     "checked",
-    "checked_functions",
     "checked_method",
     "function_form",
     "not_overridden",
     "overridable_property",
     "wrong_argument",
 ]
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _FORM: type = type(_C.out_form(len, len))
 _FORMS: dict[Callable[..., Any], Callable[..., Any]] = {}  # so that a function keeps one checked form
@@ -69,12 +70,14 @@ def _in_order(given: Mapping[str, Any]) -> list[tuple[int, str]]:
     return sorted(enumerate(given), key=lambda item: item[1] in numbers)
 
 
-def checked(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, with PyTorch's TypeError for an argument that is no tensor."""
+def checked(function: _Function) -> _Function:
+    """The function, with PyTorch's TypeError for an argument that is no tensor. Also a decorator."""
+    if type(function) is _FORM:  # which has it
+        return function
     found = _FORMS.get(function)
     if found is None:
         found = _FORMS[function] = _C.out_form(function, function)
-    return found
+    return cast("_Function", found)  # whose type a checker sees
 
 
 def checked_method(function: Any) -> Any:
@@ -109,20 +112,6 @@ def not_overridden(function: Callable[..., Any]) -> Callable[..., Any]:
     form = checked(function)
     _C.set_form_api(form, None)
     return form
-
-
-def checked_functions(namespace: dict[str, Any]) -> None:
-    """Put the checked form of each public function of this package in its place in a namespace."""
-    for name, value in list(namespace.items()):
-        if (
-            type(value) is FunctionType
-            and not name.startswith("_")
-            and value.__module__.startswith("minitensor")
-            and value.__code__.co_argcount
-            + value.__code__.co_kwonlyargcount
-            + (value.__code__.co_flags & inspect.CO_VARARGS)
-        ):
-            namespace[name] = checked(value)
 
 
 _NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim", "x": "input", "a": "input", "x1": "input", "x2": "other"}

@@ -4,7 +4,6 @@
 inverse is divided by n; the default), "ortho" (both by its square root) or "forward" (only the forward transform).
 """
 
-from minitensor._functions.checked import checked_functions
 from minitensor.fft.frequencies import fftfreq, fftshift, ifftshift, rfftfreq
 from minitensor.fft.transforms import (
     fft,
@@ -31,5 +30,3 @@ __all__ = [
     "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "hfft2", "hfftn", "ifft", "ifft2", "ifftn", "ifftshift",
     "ihfft", "ihfft2", "ihfftn", "irfft", "irfft2", "irfftn", "rfft", "rfft2", "rfftfreq", "rfftn",
 ]  # fmt: skip
-
-checked_functions(globals())

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from minitensor import _C
+from minitensor._functions.checked import checked
 from minitensor.composite.registry import composite
 from minitensor.ops import ROWS
 
@@ -29,6 +30,7 @@ def _check(n: int) -> None:
         raise RuntimeError(f"Trying to create tensor with negative dimension {n}: [{n}]")
 
 
+@checked
 @composite(name="fft_fftfreq", function=False, method=False, namespaces=("fft",))
 def fftfreq(
     n: int,
@@ -49,6 +51,7 @@ def fftfreq(
     return _made(count, "fftfreq", n, d, out, dtype, device, requires_grad)
 
 
+@checked
 @composite(name="fft_rfftfreq", function=False, method=False, namespaces=("fft",))
 def rfftfreq(
     n: int,
@@ -83,12 +86,14 @@ def _rolled(input: Any, dim: Any, inverse: bool) -> Any:
     return input
 
 
+@checked
 @composite(name="fft_fftshift", function=False, method=False, namespaces=("fft",))
 def fftshift(input: Any, dim: int | Sequence[int] | None = None) -> _C.Tensor:
     """The results of a transform with the negative frequencies first."""
     return _rolled(input, dim, False)
 
 
+@checked
 @composite(name="fft_ifftshift", function=False, method=False, namespaces=("fft",))
 def ifftshift(input: Any, dim: int | Sequence[int] | None = None) -> _C.Tensor:
     """The inverse of `fftshift`."""

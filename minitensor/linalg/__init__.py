@@ -3,7 +3,6 @@
 Matrices are the last two dimensions; leading ones are batches. float32, float64, complex64 and complex128 are taken.
 """
 
-from minitensor._functions.checked import checked_functions
 from minitensor.linalg.checks import LinAlgError
 from minitensor.linalg.decompositions import (
     cholesky,
@@ -49,5 +48,3 @@ __all__ = [
     "norm", "pinv", "qr", "slogdet", "solve", "solve_ex", "solve_triangular", "svd", "svdvals", "tensorinv",
     "tensorsolve", "vander", "vecdot", "vector_norm",
 ]  # fmt: skip
-
-checked_functions(globals())

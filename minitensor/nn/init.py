@@ -10,7 +10,7 @@ from typing import Any
 from minitensor import _C, linalg
 from minitensor._C import Tensor
 from minitensor._functions import offered
-from minitensor._functions.checked import checked_functions
+from minitensor._functions.checked import checked
 from minitensor._functions.offered import diagonal, empty, empty_like, ones, randperm, where
 from minitensor._warning import users_level
 from minitensor.autograd import no_grad
@@ -50,6 +50,7 @@ _GAINS = {
 }
 
 
+@checked
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     """Return the factor that keeps the variance through ``nonlinearity``; ``param`` is the slope of "leaky_relu"."""
     if nonlinearity == "leaky_relu":
@@ -63,18 +64,21 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     return _GAINS[nonlinearity]
 
 
+@checked
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
     """Fill with values uniform in ``[a, b)``."""
     with no_grad():
         return tensor.uniform_(a, b, generator=generator)  # type: ignore[call-arg]
 
 
+@checked
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
     """Fill with normally distributed values."""
     with no_grad():
         return tensor.normal_(mean, std, generator=generator)
 
 
+@checked
 def trunc_normal_(
     tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, generator: Any = None
 ) -> Tensor:
@@ -124,22 +128,26 @@ def _rejected(tensor: Tensor, mean: float, std: float, a: float, b: float, insid
             return tensor
 
 
+@checked
 def constant_(tensor: Tensor, val: float) -> Tensor:
     """Fill with ``val``."""
     with no_grad():
         return tensor.fill_(val)
 
 
+@checked
 def zeros_(tensor: Tensor) -> Tensor:
     """Fill with zeros."""
     return constant_(tensor, 0.0)
 
 
+@checked
 def ones_(tensor: Tensor) -> Tensor:
     """Fill with ones."""
     return constant_(tensor, 1.0)
 
 
+@checked
 def eye_(tensor: Tensor) -> Tensor:
     """Fill a matrix with ones on its diagonal and zeros elsewhere."""
     if tensor.dim() != 2:
@@ -148,6 +156,7 @@ def eye_(tensor: Tensor) -> Tensor:
         return tensor.copy_(offered.eye(*tensor.shape, dtype=tensor.dtype, device=tensor.device))
 
 
+@checked
 def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
     """Fill a convolution's weight so that channels pass through unchanged, as many of each group as there are."""
     if tensor.dim() not in (3, 4, 5):
@@ -165,6 +174,7 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
         return tensor
 
 
+@checked
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
     """Fill uniformly with the variance ``gain² * 2 / (fan_in + fan_out)`` (Glorot and Bengio, 2010)."""
     fans = sum(_calculate_fan_in_and_fan_out(tensor))
@@ -172,6 +182,7 @@ def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) ->
     return uniform_(tensor, -bound, bound, generator)
 
 
+@checked
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
     """Fill normally with the variance ``gain² * 2 / (fan_in + fan_out)`` (Glorot and Bengio, 2010)."""
     fans = sum(_calculate_fan_in_and_fan_out(tensor))
@@ -187,6 +198,7 @@ def _kaiming(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float | 
     return calculate_gain(nonlinearity, a) / math.sqrt(fan)
 
 
+@checked
 def kaiming_uniform_(
     tensor: Tensor,
     a: float = 0.0,
@@ -202,6 +214,7 @@ def kaiming_uniform_(
     return uniform_(tensor, -bound, bound, generator)
 
 
+@checked
 def kaiming_normal_(
     tensor: Tensor,
     a: float = 0.0,
@@ -214,6 +227,7 @@ def kaiming_normal_(
     return tensor if std is None else normal_(tensor, 0.0, std, generator)
 
 
+@checked
 def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:
     """Fill with ``gain`` times a matrix whose shorter side is orthonormal (Saxe and others, 2013).
 
@@ -234,6 +248,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
         return tensor
 
 
+@checked
 def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
     """Fill a matrix normally, with a share ``sparsity`` of each column zero (Martens, 2010)."""
     if tensor.dim() != 2:
@@ -275,7 +290,7 @@ def _deprecated(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
     call.__name__ = call.__qualname__ = old
     call.__doc__ = f"Call :func:`{new}`, the name that it has now."
-    return call
+    return checked(call)
 
 
 uniform = _deprecated(uniform_)
@@ -289,5 +304,3 @@ kaiming_uniform = _deprecated(kaiming_uniform_)
 kaiming_normal = _deprecated(kaiming_normal_)
 orthogonal = _deprecated(orthogonal_)
 sparse = _deprecated(sparse_)
-
-checked_functions(globals())

@@ -48,7 +48,7 @@ SKIPPED = {
     "set_deterministic_debug_mode", "set_float32_matmul_precision", "use_deterministic_algorithms", "manual_seed_all",
     "set_detect_anomaly", "init_num_threads", "seed", "manual_seed", "initial_seed", "get_rng_state", "show_config",
     "empty", "empty_like", "new_empty", "empty_strided", "empty_permuted", "new_empty_strided", "resize_", "resize_as_",
-    "allocator_stats", "reset_peak_memory_stats", "empty_cache", "data_ptr", "numpy", "backward", "checked_functions",
+    "allocator_stats", "reset_peak_memory_stats", "empty_cache", "data_ptr", "numpy", "backward", "checked",
     "storage", "untyped_storage", "const_data_ptr", "mutable_data_ptr",
     "new", "get_num_threads", "default_generator", "set_device_index", "set_device_idx",
 }  # fmt: skip

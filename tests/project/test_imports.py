@@ -42,7 +42,6 @@ MINITENSOR = [
     ["cpu.amp", "cuda.amp", "signal", "testing", "utils"],
     ["_vmap"],
     ["library", "nn"],
-    ["_functions.offered_of_nn"],
     ["compiler", "distributed.fsdp", "distributions", "func", "fx", "hub", "scripting", "sparse"],
     ["as_torch", "compat", "distributed._composable", "export", "optim"],
     ["distributed.optim"],

@@ -12,7 +12,7 @@ from types import ModuleType
 import pytest
 
 import minitensor as mt
-from minitensor._functions.public_names import public_name
+from minitensor._functions.public_names import named, public_name
 from minitensor.utils.data import DataLoader, Dataset
 
 FORMS = (type(mt.tanh), type(mt.add))
@@ -138,3 +138,11 @@ def test_pickling_looks_into_no_other_modules(monkeypatch):
     ):
         for dumps in (pickle.dumps, ForkingPickler.dumps):
             assert dumps(thing)
+
+
+@pytest.mark.parametrize("name", ["fft", "linalg", "nn.functional", "nn.init"])
+def test_every_function_refuses_what_is_no_tensor_as_pytorch_does(name):
+    """By their checked form, in which each is entered where it is defined or offered."""
+    offered = named("minitensor", name)
+    plain = [key for key in offered.__all__ if type(getattr(offered, key)) is types.FunctionType]
+    assert plain == []
