@@ -68,6 +68,16 @@ def _nest(total: int, size: Dims, stride: Dims, offset: int) -> _Nest | None:
     return _Nest(tuple(extents), tuple(starts), tuple(sizes), tuple(order))
 
 
+def _to_whole_rows(total: int, size: Dims, stride: Dims, offset: int) -> int:
+    """How many elements are missing for the outermost stride to divide the value; 0 if that would be no nest either."""
+    outermost = max((s, n) for n, s in zip(size, stride, strict=True) if n != 1)
+    rows = offset // outermost[0] + outermost[1]
+    more = rows * outermost[0] - total
+    if outermost[0] <= 0 or more <= 0 or _nest(total + more, size, stride, offset) is None:
+        return 0
+    return more
+
+
 def _positions(b: Builder, size: Dims, stride: Dims, offset: int) -> Instruction:
     """The flat position of each element of the view."""
     shape = Shape("s64", size)
@@ -95,6 +105,12 @@ def view_read(b: Builder, base: Instruction, size: Dims, stride: Dims, offset: i
     if _size(size) == 0:
         return b.full(Shape(base.dtype, size), 0)
     nest = _nest(total, size, stride, offset)
+    if nest is None and (more := _to_whole_rows(total, size, stride, offset)):
+        # The memory of a window ends with its last element, in the middle of a row: nothing of what is added is read.
+        flat = b.reshape(base, (total,)) if len(dims) != 1 else base
+        base = b.pad(flat, b.constant(0, base.dtype), [(0, more)])
+        dims, total = base.dims, total + more
+        nest = _nest(total, size, stride, offset)
     if nest is None:
         flat = b.reshape(base, (total,))
         return b.gather(
@@ -145,13 +161,16 @@ def view_write(b: Builder, base: Instruction, value: Instruction, size: Dims, st
     nest = _nest(total, size, stride, offset)
     if nest is None:
         flat = b.reshape(base, (total,))
-        count = _size(size)
+        # What lies side by side is one window.
+        width = size[-1] if len(size) > 1 and stride[-1] == 1 else 1
+        count = _size(size) // width
+        first = (size[:-1], stride[:-1]) if width != 1 else (size, stride)
         written = b.scatter(
             flat,
-            b.reshape(_positions(b, size, stride, offset), (count,)),
-            b.reshape(value, (count,)),
-            update_window_dims=(),
-            inserted_window_dims=(0,),
+            b.reshape(_positions(b, *first, offset), (count,)),
+            b.reshape(value, (count, width) if width != 1 else (count,)),
+            update_window_dims=(1,) if width != 1 else (),
+            inserted_window_dims=() if width != 1 else (0,),
             scatter_dims_to_operand_dims=(0,),
             index_vector_dim=1,
             kind="assign",

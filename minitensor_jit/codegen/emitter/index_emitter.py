@@ -172,7 +172,7 @@ class IndexEmitter(Scope):
             low, high = self.space.range(c.lin)
             if high < c.low or low >= c.high:
                 return False
-            if c.low <= low and high < c.high and c.step == 1:
+            if c.always(self.space):
                 continue
             varies = self.varies(c.lin)
             x = self.lanes_of(c.lin) if varies else self.scalar(c.lin)

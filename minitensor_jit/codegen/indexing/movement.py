@@ -27,6 +27,11 @@ class Condition:
     high: int
     step: int = 1
 
+    def always(self, space: Space) -> bool:
+        """Whether it holds wherever the form is evaluated."""
+        low, high = space.range(self.lin)
+        return self.low <= low and high < self.high and self.step == 1
+
 
 Rule = Callable[[Space, Instruction, Index], list[Index]]
 
@@ -188,6 +193,7 @@ def accesses(
                     stack.append((o, (*index[:axis], index[axis] - offset, *index[axis + 1 :]), True))
         elif opcode == "pad":
             conditions, shifted, steps = pad_conditions(i, index)
+            conditions = [c for c in conditions if not c.always(space)]
             for condition in conditions:
                 note(condition.lin, under)
                 found.borders |= {(condition.lin, condition.low), (condition.lin, condition.high)}
