@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-#define MT_RUNTIME_VERSION 7
+#define MT_RUNTIME_VERSION 8
 
 /* What is done with a finished part of a result, in place: rows [row0, row0 + rows) and columns [col0, col0 + cols) of
  * matrix `batch`. It is called exactly once for each of the parts, which cover the result, possibly from several
@@ -23,7 +23,10 @@ typedef void (*MtEpilogue)(void* ctx, int64_t batch, int64_t row0, int64_t rows,
  * of the batch. Those of A and B may have any value, zero and negative included. The elements of C must be distinct and
  * must not overlap A or B.
  *
- * `epilogue`, if not null, is called for each finished tile of C. */
+ * `epilogue`, if not null, is called for each finished tile of C.
+ *
+ * `add`, if not null, has the strides of C, and is added to the product: C = add + A * B, where k is at most the length
+ * of a block (kGemmBlockK). It may be C itself, and must not overlap it otherwise. */
 typedef struct MtGemm {
     int64_t m, n, k, batch;
     const void* a;
@@ -34,6 +37,7 @@ typedef struct MtGemm {
     int64_t c_rs, c_cs, c_bs;
     MtEpilogue epilogue;
     void* epilogue_ctx;
+    const void* add;
 } MtGemm;
 
 typedef struct MtRuntime {
@@ -68,6 +72,11 @@ typedef struct MtRuntime {
     /* call_kernel for a convolution of floats or doubles, with an epilogue for its result, which is a matrix for each
      * image, of filters and output positions. */
     void (*convolve)(const int64_t* words, void** pointers, MtEpilogue epilogue, void* ctx);
+    /* `count` products with the sizes and strides of `each`, one after the other, without epilogues. Each has `width`
+     * pointers: a, b, c and, if there are four, add. What one writes others may only read as `add`: no thread waits for
+     * another between them. */
+    void (*gemms_f32)(const MtGemm* each, void** pointers, int64_t count, int64_t width);
+    void (*gemms_f64)(const MtGemm* each, void** pointers, int64_t count, int64_t width);
 } MtRuntime;
 
 /* The process's runtime; never null, and valid for the life of the process. */

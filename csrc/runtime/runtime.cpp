@@ -22,6 +22,11 @@ void gemm(const MtGemm* product) {
 }
 
 template <class T>
+void gemms(const MtGemm* each, void** pointers, int64_t count, int64_t width) {
+    mt::keeping_errors([&] { mt::gemms<T>(*each, pointers, count, width); });
+}
+
+template <class T>
 void gemv(const MtGemm* product) {
     mt::keeping_errors([&] { mt::gemv<T>(product); });
 }
@@ -59,8 +64,9 @@ void call_host(const char* text, int64_t length, void** pointers) {
 
 extern "C" const MtRuntime* mt_runtime(void) {
     static const MtRuntime runtime = {
-        MT_RUNTIME_VERSION, parallel_for, gemm<float>,  gemm<double>, gemm<int32_t>, gemm<int64_t>, gemm<uint8_t>,
-        call_kernel,        gemv<float>,  gemv<double>, sort,         call_host,     convolve,
+        MT_RUNTIME_VERSION, parallel_for, gemm<float>,   gemm<double>, gemm<int32_t>, gemm<int64_t>,
+        gemm<uint8_t>,      call_kernel,  gemv<float>,   gemv<double>, sort,          call_host,
+        convolve,           gemms<float>, gemms<double>,
     };
     return &runtime;
 }

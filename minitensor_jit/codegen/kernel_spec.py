@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
@@ -18,6 +18,7 @@ __all__ = [
     "KernelSpec",
     "Plan",
     "Root",
+    "Sequential",
     "element_cost",
     "flops_of",
     "location_of",
@@ -56,6 +57,15 @@ class Plan(Protocol):
 
     def emit(self) -> None:
         """Emits the functions, and their launch into the entry."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sequential:
+    """A step that may be launched as one with others of its key, which follow it."""
+
+    key: Hashable
+    elsewhere: tuple[int, ...]
+    """The operands of which an element of the result needs others than that at its own place."""
 
 
 def location_of(binding: Binding) -> Location:

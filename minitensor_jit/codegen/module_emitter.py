@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Final
 
 import numpy as np
 
@@ -12,10 +13,13 @@ from ..ir.refusal import Refusal, Refused
 from ..ir.shape import Shape, leaves
 from ..runtime.buffer_assignment import BufferAssignment, Location
 from .buffer_text import BufferUse, buffer_text
-from .kernel_spec import Binding, KernelSpec, location_of
+from .kernel_spec import Binding, KernelSpec, Sequential, location_of
 from .schedule import AnyStep, Choice, Loop, Planner, Region, Schedule, Step, Value, leaf
 
 __all__ = ["Dump", "ModuleEmitter"]
+
+# A table of addresses lies on the stack.
+MAX_SEQUENCE: Final = 128
 
 # Gets a kind and a text.
 Dump = Callable[[str, str], None]
@@ -41,12 +45,21 @@ class ModuleEmitter:
         self.refusals = []
         self._uses: list[BufferUse] = []
         self._temporaries: list[Hashable] = []
+        self._read_beside: dict[int, set[Value]] = {}
         self._scratch_slot = len(self.parameter_shapes) + len(self.result_shapes)
 
     # ---- what a target emits
 
     def launch(self, step: Step, operands: list[Binding], results: list[Location]) -> None:
         """A step whose arrays are there."""
+        raise NotImplementedError
+
+    def sequential(self, step: Step) -> Sequential | None:
+        """What a step's plan says about steps in a row, where this target can launch them as one."""
+        return None
+
+    def launch_sequence(self, steps: Sequence[tuple[Step, list[Binding], list[Location]]]) -> None:
+        """Steps in a row that are launched as one."""
         raise NotImplementedError
 
     def copy(self, spec: KernelSpec) -> None:
@@ -116,13 +129,17 @@ class ModuleEmitter:
     def place(self) -> None:
         """Emits every step, with memory for what it makes."""
         copies = self._place_results()
-        self._emit(self.schedule.steps, [value for _, value in copies])
+        self._emit(self.schedule.steps, [value for _, value in copies], sequences=True)
         for n, value in copies:
             self._copy(n, value)
         self.aliases = self._aliases(copies)
 
-    def _emit(self, steps: Sequence[AnyStep], kept: Iterable[Value]) -> None:
-        """The steps in order. Memory of what they make is free after its last reader, but of what is `kept`."""
+    def _emit(self, steps: Sequence[AnyStep], kept: Iterable[Value], sequences: bool = False) -> None:
+        """The steps in order. Memory of what they make is free after its last reader, but of what is `kept`.
+
+        `sequences`: some steps in a row may be one launch. Where the places of results are chosen by others, which
+        know the order of the steps only, they may not.
+        """
         made = {value for step in steps for value in step.outputs}
         last_use = {value: k for k, step in enumerate(steps) for value in (*step.outputs, *step.operands)}
         last_use.update({value: len(steps) for value in kept})
@@ -130,16 +147,46 @@ class ModuleEmitter:
         for value, k in last_use.items():
             if value in made:  # what comes from outside is another's
                 dying.setdefault(k, []).append(value)
-        for k, step in enumerate(steps):
-            self._place(step, dying.get(k, ()))
-            if isinstance(step, Loop):
-                self.loop(step)
-            elif isinstance(step, Choice):
-                self.choice(step)
+        end = 0
+        while end < len(steps):
+            first, end = end, self._sequence_end(steps, end) if sequences else end + 1
+            row = steps[first:end]
+            for k, step in enumerate(row, first):
+                self._place(step, dying.get(k, ()))
+            if len(row) > 1:
+                self.launch_sequence([(step, *self._bind(step)) for step in row if isinstance(step, Step)])
+            elif isinstance(row[0], Loop):
+                self.loop(row[0])
+            elif isinstance(row[0], Choice):
+                self.choice(row[0])
             else:
-                self._launch(step)
-            self.assignment.release_all([*dying.get(k, ()), *self._temporaries])
+                self.launch(row[0], *self._bind(row[0]))
+            dead = [value for k in range(first, end) for value in dying.get(k, ())]
+            self.assignment.release_all([*dead, *self._temporaries])
             self._temporaries.clear()
+
+    def _sequence_end(self, steps: Sequence[AnyStep], first: int) -> int:
+        """Where the steps end that are launched as one with this first one.
+
+        None of them waits for another: no thread has to be done with what it reads when another one goes on. So what
+        one writes others read at their own place only, and nothing is written over what one reads elsewhere.
+        """
+        read: set[Value] = set()
+        written: set[Value] = set()
+        end, key = first, None
+        for step in steps[first : first + MAX_SEQUENCE]:
+            about = self.sequential(step) if isinstance(step, Step) else None
+            if about is None or not isinstance(step, Step) or key not in (None, about.key):
+                break
+            elsewhere = {step.operands[number] for number in about.elsewhere}
+            if not elsewhere.isdisjoint(written) or not read.isdisjoint({*step.operands} - elsewhere):
+                break
+            key = about.key
+            read |= elsewhere
+            written.update(step.outputs)
+            end += 1
+        self._read_beside.update(dict.fromkeys(range(first, end), read))
+        return max(end, first + 1)
 
     def _place(self, step: AnyStep, dying: Iterable[Value]) -> None:
         """Memory for what a step makes: that of an operand which it reads last, at the place that it writes, or new."""
@@ -165,7 +212,8 @@ class ModuleEmitter:
             decision = Refused.OTHER_PLACE.because(why, leaf(value).nbytes)
             self.refusals.append(Refusal(value[0], dying[0][0], decision))
 
-    def _launch(self, step: Step) -> None:
+    def _bind(self, step: Step) -> tuple[list[Binding], list[Location]]:
+        """Where a step's operands and results are."""
         spec = step.spec
         spec.name = _symbol(spec.name)
         operands = [
@@ -177,7 +225,7 @@ class ModuleEmitter:
         self._uses.append(
             BufferUse(spec.name, [*zip(operands, read, strict=True)], [*zip(results, written, strict=True)])
         )
-        self.launch(step, operands, results)
+        return operands, results
 
     def _copy(self, n: int, value: Value) -> None:
         """A result that is a parameter, a constant, or the same as another result."""
@@ -214,7 +262,8 @@ class ModuleEmitter:
             if value in copied or number is None:
                 continue
             for n, k, m in fitting.get(self.parameter_shapes[number].nbytes, ()):
-                if last_read.get(value, -1) <= k and steps[k].in_place(m, value):
+                alone = value not in self._read_beside.get(k, ())
+                if last_read.get(value, -1) <= k and alone and steps[k].in_place(m, value):
                     found.add((n, number))
         return frozenset(found)
 

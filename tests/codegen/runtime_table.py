@@ -23,6 +23,7 @@ I64, PTR = ctypes.c_int64, ctypes.c_void_p
 KERNEL = ctypes.CFUNCTYPE(None, PTR, I64, I64)
 PARALLEL_FOR = ctypes.CFUNCTYPE(None, I64, I64, PTR, PTR)
 GEMM = ctypes.CFUNCTYPE(None, PTR)
+GEMMS = ctypes.CFUNCTYPE(None, PTR, PTR, I64, I64)
 ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, PTR, PTR)
 
 
@@ -51,6 +52,7 @@ class Gemm(ctypes.Structure):
             "cbs",
             "epilogue",
             "ctx",
+            "add",
         ]
     ]
 
@@ -71,7 +73,10 @@ def _gemm(dtype: str):
             a = view(g.a + n * g.abs * itemsize, g.m, g.k, (g.ars, g.acs))
             b = view(g.b + n * g.bbs * itemsize, g.k, g.n, (g.brs, g.bcs))
             c = view(g.c + n * g.cbs * itemsize, g.m, g.n, (g.crs, g.ccs))
-            c[...] = a @ b
+            product = a @ b
+            if g.add:
+                product = view(g.add + n * g.cbs * itemsize, g.m, g.n, (g.crs, g.ccs)) + product
+            c[...] = product
             if g.epilogue:
                 # Four tiles of uneven sizes, the last first.
                 rows, cols = g.m // 3, g.n // 2 + 1
@@ -80,7 +85,29 @@ def _gemm(dtype: str):
                         if r1 > r0 and c1 > c0:
                             EPILOGUE(g.epilogue)(g.ctx, n, r0, r1 - r0, c0, c1 - c0)
 
-    return GEMM(run)
+    made = GEMM(run)
+    made.itemsize = itemsize
+    return made
+
+
+def _gemms(gemm: Callable[[int], None]):
+    """The products of a sequence, the last columns of all of them first."""
+
+    def run(each: int, pointers: int, count: int, width: int) -> None:
+        words = ctypes.cast(pointers, ctypes.POINTER(I64))
+        whole = Gemm.from_buffer_copy(ctypes.string_at(each, ctypes.sizeof(Gemm)))
+        itemsize = gemm.itemsize
+        for begin, end in ((whole.n // 3, whole.n), (0, whole.n // 3)):
+            for i in range(count):
+                g = Gemm.from_buffer_copy(whole)
+                g.n = end - begin
+                g.a, g.b, g.c = words[i * width : i * width + 3]
+                g.b += begin * g.bcs * itemsize
+                g.c += begin * itemsize
+                g.add = words[i * width + 3] + begin * itemsize if width > 3 else 0
+                gemm(ctypes.addressof(g))
+
+    return GEMMS(run)
 
 
 class Runtime:
@@ -98,11 +125,12 @@ class Runtime:
                 kernel(ctx, begin, end)
 
         gemms = [_gemm(d) for d in ("float32", "float64", "int32", "int64", "uint8", "float32", "float64")]
-        self._keep = [PARALLEL_FOR(parallel_for), *gemms]
+        self._keep = [PARALLEL_FOR(parallel_for), *gemms, *(_gemms(g) for g in gemms[:2])]
         addresses = [ctypes.cast(f, PTR).value for f in self._keep]
         real = ctypes.cast(_C.runtime_address(), ctypes.POINTER(I64))
-        self.table = (I64 * 13)(
-            real[0], *addresses[:6], real[CALL_KERNEL], *addresses[6:], real[SORT], real[CALL_HOST], real[CONVOLVE]
+        self.table = (I64 * 15)(
+            real[0], *addresses[:6], real[CALL_KERNEL], *addresses[6:8], real[SORT], real[CALL_HOST], real[CONVOLVE],
+            *addresses[8:],
         )  # fmt: skip
         self.address = ctypes.addressof(self.table)
 

@@ -1,6 +1,9 @@
 #include "runtime/products/gemm.h"
 
+#include <algorithm>
+
 #include "core/isa.h"
+#include "core/process/interrupt.h"
 #include "core/process/parallel.h"
 #include "runtime/products/gemm_product.h"
 
@@ -33,6 +36,8 @@ using gemm_detail::Kernels;
 using gemm_detail::Product;
 
 constexpr int64_t kParallelWork = 256 << 10;  // multiply-adds below which one thread is faster than several
+constexpr int64_t kTaskWork = 128 << 10;      // multiply-adds of some microseconds
+constexpr int64_t kLargeWork = 4 << 20;       // for each thread: then it doesn't matter that threads wait
 
 /// One register tile, in place: the most frequent case of the smallest products, without planning.
 template <class T>
@@ -43,7 +48,8 @@ bool run_single_tile(const Kernels<T>& kernels, const MtGemm& g) {
         return false;
     }
     const T *a = static_cast<const T*>(g.a), *b = static_cast<const T*>(g.b);
-    kernels.micro[width][g.m - 1](g.k, a, g.a_rs, g.a_cs, b, g.b_rs, static_cast<T*>(g.c), g.c_rs, g.n, false, nullptr);
+    kernels.micro[width][g.m - 1](g.k, a, g.a_rs, g.a_cs, b, g.b_rs, static_cast<T*>(g.c), g.c_rs, g.n,
+                                  static_cast<const T*>(g.add), nullptr);
     return true;
 }
 
@@ -73,6 +79,7 @@ void gemm(const MtGemm* call) {
     planned.a = {static_cast<const T*>(g.a), g.a_rs, g.a_cs};
     planned.b = {static_cast<const T*>(g.b), g.b_rs, g.b_cs};
     planned.c = {static_cast<T*>(g.c), g.c_rs, g.c_cs};
+    planned.add = static_cast<const T*>(g.add);
     planned.epilogue = {g.epilogue, g.epilogue_ctx, 0, false};
     planned.plan();
 
@@ -90,6 +97,7 @@ void gemm(const MtGemm* call) {
             product.a.data = swapped ? b : a;
             product.b.data = swapped ? a : b;
             product.c.data = static_cast<T*>(g.c) + i * g.c_bs;
+            if (g.add != nullptr) product.add = static_cast<const T*>(g.add) + i * g.c_bs;
             product.epilogue.batch = i;
             product.run(threads_each);
         }
@@ -103,6 +111,55 @@ void gemm(const MtGemm* call) {
     run_matrices(0, g.batch, threads);
 }
 
+template <class T>
+void gemms(const MtGemm& each, void* const* pointers, int64_t count, int64_t width) {
+    const auto product = [&](int64_t i) {
+        MtGemm g = each;
+        void* const* mine = pointers + i * width;
+        g.a = mine[0];
+        g.b = mine[1];
+        g.c = mine[2];
+        g.add = width > 3 ? mine[3] : nullptr;
+        return g;
+    };
+    // The longer side is shared out, in whole register tiles.
+    const bool columns = each.n >= each.m;
+    const int64_t length = columns ? each.n : each.m;
+    const int64_t unit = columns ? 2 * gemm_detail::best_kernels<T>().lanes : 6;
+    const int64_t threads = in_parallel_region() ? 1 : std::min<int64_t>(num_threads(), length / unit);
+    const double work = static_cast<double>(each.m) * static_cast<double>(each.n) * static_cast<double>(each.k);
+    const double all = work * static_cast<double>(count);
+    const bool large = work >= static_cast<double>(kLargeWork * threads);
+    if (threads < 2 || each.batch != 1 || large || all < kParallelWork) {
+        for (int64_t i = 0; i < count; ++i) {
+            const MtGemm g = product(i);
+            gemm<T>(&g);
+            check_interrupt();
+        }
+        return;
+    }
+    const int64_t share = (length / unit + threads - 1) / threads * unit;
+    const auto run = [&](int64_t begin, int64_t end) {
+        const auto at = [&](const void* from, int64_t step) {
+            return from == nullptr ? nullptr : static_cast<const T*>(from) + begin * step;
+        };
+        for (int64_t i = 0; i < count; ++i) {
+            MtGemm g = product(i);
+            (columns ? g.n : g.m) = end - begin;
+            if (columns) g.b = at(g.b, g.b_cs);
+            else g.a = at(g.a, g.a_rs);
+            const int64_t step = columns ? g.c_cs : g.c_rs;
+            g.c = static_cast<T*>(g.c) + begin * step;
+            g.add = at(g.add, step);
+            gemm<T>(&g);
+            check_interrupt();
+        }
+    };
+    parallel_for(length, share, run, static_cast<int64_t>(all / kTaskWork));
+}
+
+template void gemms<float>(const MtGemm&, void* const*, int64_t, int64_t);
+template void gemms<double>(const MtGemm&, void* const*, int64_t, int64_t);
 template void gemm<float>(const MtGemm*);
 template void gemm<double>(const MtGemm*);
 template void gemm<int32_t>(const MtGemm*);

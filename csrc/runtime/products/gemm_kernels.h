@@ -20,12 +20,13 @@ struct Meanwhile {
     Send<T> a, b, written;
 };
 
-/// Computes one tile over one block of k: C[rows, cols] = (accumulate ? C : 0) + A[rows, kc] * B[kc, cols]. The number
-/// of rows and of vectors in a row of the tile is fixed in each kernel; `cols` may leave the last vector partly unused.
-/// B's rows and C's rows are contiguous; A has any strides.
+/// Computes one tile over one block of k: C[rows, cols] = A[rows, kc] * B[kc, cols], added to `add` unless that is
+/// null. Its rows are as far apart as those of C, which it may be. The number of rows and of vectors in a row of the
+/// tile is fixed in each kernel; `cols` may leave the last vector partly unused. B's rows and C's rows are contiguous;
+/// A has any strides.
 template <class T>
 using MicroKernel = void (*)(int64_t kc, const T* a, int64_t a_rs, int64_t a_cs, const T* b, int64_t b_rs, T* c,
-                             int64_t c_rs, int64_t cols, bool accumulate, const Meanwhile<T>* meanwhile);
+                             int64_t c_rs, int64_t cols, const T* add, const Meanwhile<T>* meanwhile);
 
 /// A line of A holds so many neighbouring values of k.
 template <class T>

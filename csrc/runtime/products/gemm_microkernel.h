@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 
 #include "runtime/products/gemm_kernels.h"
@@ -25,9 +26,10 @@ inline void send(const Send<T>& s, int64_t step) {
 // S describes a vector: T, V, Mask, kLanes, kCheapMask (a masked load costs no more than a plain one), and the
 // operations zero, broadcast, load, store, mask, muladd and add.
 template <class S, int kRows, int kVectors, bool kTail>
-__attribute__((always_inline)) inline void
-tile(int64_t kc, const typename S::T* a, int64_t a_rs, int64_t a_cs, const typename S::T* b, int64_t b_rs,
-     typename S::T* c, int64_t c_rs, int64_t cols, bool accumulate, const Meanwhile<typename S::T>* meanwhile) {
+__attribute__((always_inline)) inline void tile(int64_t kc, const typename S::T* a, int64_t a_rs, int64_t a_cs,
+                                                const typename S::T* b, int64_t b_rs, typename S::T* c, int64_t c_rs,
+                                                int64_t cols, const typename S::T* add,
+                                                const Meanwhile<typename S::T>* meanwhile) {
     using T = typename S::T;
     using V = typename S::V;
     constexpr int kLanes = S::kLanes;
@@ -86,27 +88,35 @@ tile(int64_t kc, const typename S::T* a, int64_t a_rs, int64_t a_cs, const typen
         }
     }
 
+    const auto finish = [&](auto adds) __attribute__((always_inline)) {
 #pragma GCC unroll 16
-    for (int i = 0; i < kRows; ++i, c += c_rs) {
+        for (int i = 0; i < kRows; ++i, c += c_rs, add += c_rs) {
 #pragma GCC unroll 4
-        for (int v = 0; v < kVectors; ++v) {
-            T* out = c + v * kLanes;
-            if (kTail && v == kVectors - 1) {
-                S::store(out, accumulate ? S::add(S::load(out, mask), acc[i][v]) : acc[i][v], mask);
-            } else {
-                S::store(out, accumulate ? S::add(S::load(out), acc[i][v]) : acc[i][v]);
+            for (int v = 0; v < kVectors; ++v) {
+                T* out = c + v * kLanes;
+                const bool masked = kTail && v == kVectors - 1;
+                V value = acc[i][v];
+                if constexpr (adds) {
+                    const T* at = add + v * kLanes;
+                    value = S::add(masked ? S::load(at, mask) : S::load(at), value);
+                }
+                if (masked) S::store(out, value, mask);
+                else S::store(out, value);
             }
         }
-    }
+    };
+    if (add != nullptr) finish(std::true_type{});
+    else finish(std::false_type{});
 }
 
 template <class S, int kRows, int kVectors>
 void micro(int64_t kc, const typename S::T* a, int64_t a_rs, int64_t a_cs, const typename S::T* b, int64_t b_rs,
-           typename S::T* c, int64_t c_rs, int64_t cols, bool accumulate, const Meanwhile<typename S::T>* meanwhile) {
+           typename S::T* c, int64_t c_rs, int64_t cols, const typename S::T* add,
+           const Meanwhile<typename S::T>* meanwhile) {
     if (!S::kCheapMask && cols == kVectors * S::kLanes) {
-        tile<S, kRows, kVectors, false>(kc, a, a_rs, a_cs, b, b_rs, c, c_rs, cols, accumulate, meanwhile);
+        tile<S, kRows, kVectors, false>(kc, a, a_rs, a_cs, b, b_rs, c, c_rs, cols, add, meanwhile);
     } else {
-        tile<S, kRows, kVectors, true>(kc, a, a_rs, a_cs, b, b_rs, c, c_rs, cols, accumulate, meanwhile);
+        tile<S, kRows, kVectors, true>(kc, a, a_rs, a_cs, b, b_rs, c, c_rs, cols, add, meanwhile);
     }
 }
 

@@ -60,18 +60,22 @@ void set_packed(uint8_t* state) { std::atomic_ref(*state).store(kPacked, std::me
 
 int64_t round_up(int64_t n, int64_t d) { return ceil_div(n, d) * d; }
 
-/// C = (accumulate ? C : 0) + a tile whose rows are `rs` apart.
+/// C = a tile whose rows are `rs` apart, added to `add` unless that is null; it has the strides of C.
 template <class T>
-void add_tile(const T* tile, int64_t rs, int64_t rows, int64_t cols, Matrix<T> c, bool accumulate) {
+void add_tile(const T* tile, int64_t rs, int64_t rows, int64_t cols, Matrix<T> c, const T* add) {
     for (int64_t y = 0; y < rows; ++y) {
         for (int64_t x = 0; x < cols; ++x) {
             T& element = *c.at(y, x);
             const T value = tile[y * rs + x];
+            if (add == nullptr) {
+                element = value;
+                continue;
+            }
+            const T before = add[y * c.rs + x * c.cs];
             if constexpr (std::is_floating_point_v<T>) {
-                element = accumulate ? element + value : value;
+                element = before + value;
             } else {
-                element = accumulate ? static_cast<T>(static_cast<uint64_t>(element) + static_cast<uint64_t>(value))
-                                     : value;
+                element = static_cast<T>(static_cast<uint64_t>(before) + static_cast<uint64_t>(value));
             }
         }
     }
@@ -162,7 +166,10 @@ void Product<T>::plan() {
 template <class T>
 void Product<T>::clear() const {
     for (int64_t i = 0; i < m; ++i) {
-        for (int64_t j = 0; j < n; ++j) *c.at(i, j) = T{0};
+        for (int64_t j = 0; j < n; ++j) {
+            T* element = c.at(i, j);
+            *element = add == nullptr ? T{0} : static_cast<T>(*added_to(element) + T{0});
+        }
     }
     if (epilogue.fn != nullptr) epilogue(0, m, 0, n);
 }
@@ -324,10 +331,11 @@ template <class T>
 void Product<T>::run_dots(int64_t col0, int64_t col1) const {
     // From memory, fewer streams at once are faster.
     const int64_t step = k * n * static_cast<int64_t>(sizeof(T)) > kBytesOfCache ? 16 : 32;
+    if (add != nullptr && add != c.data) std::copy_n(add + col0, col1 - col0, c.data + col0);
     for (int64_t j = col0; j < col1; j += step) {
         for (int64_t k0 = 0; k0 < k; k0 += kGemmBlockK<T>) {
             kernels->dots(std::min(kGemmBlockK<T>, k - k0), std::min(step, col1 - j), a.at(0, k0), a.cs, b.at(k0, j),
-                          b.cs, c.at(0, j), k0 > 0);
+                          b.cs, c.at(0, j), k0 > 0 || add != nullptr);
         }
     }
     if (epilogue.fn != nullptr) epilogue(0, 1, col0, col1 - col0);
@@ -518,14 +526,14 @@ void Product<T>::run_panel(const Panel& panel, Coming<T>& coming_a, Coming<T>& c
             }
 
             T* out = c.at(i, panel.col0 + j);
-            const bool accumulate = panel.k0 > 0;
+            const T* before = panel.k0 > 0 ? out : added_to(out);
             if (c.cs == 1 || n == 1) {
-                kernel(panel.kc, a_tile, panel.a.rs, panel.a.cs, b_tile, panel.b_rs, out, c.rs, count, accumulate,
+                kernel(panel.kc, a_tile, panel.a.rs, panel.a.cs, b_tile, panel.b_rs, out, c.rs, count, before,
                        meanwhile);
             } else {
-                kernel(panel.kc, a_tile, panel.a.rs, panel.a.cs, b_tile, panel.b_rs, buffer, tile_cols, count, false,
+                kernel(panel.kc, a_tile, panel.a.rs, panel.a.cs, b_tile, panel.b_rs, buffer, tile_cols, count, nullptr,
                        meanwhile);
-                add_tile(buffer, tile_cols, rows, count, {out, c.rs, c.cs}, accumulate);
+                add_tile(buffer, tile_cols, rows, count, {out, c.rs, c.cs}, before);
             }
             if (coming_a.rows > 0) coming_a.copy();
             if (coming_b.rows > 0) coming_b.copy();

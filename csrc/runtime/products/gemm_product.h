@@ -50,6 +50,7 @@ struct Product {
     int64_t m, n, k;
     Matrix<const T> a, b;
     Matrix<T> c;
+    const T* add;  ///< with the strides of C; or null
     Epilogue epilogue;
 
     int64_t tile_rows;   ///< rows of a register tile
@@ -67,6 +68,7 @@ struct Product {
     void transpose();
     double cost() const;
     void clear() const;
+    const T* added_to(const T* out) const { return add == nullptr ? nullptr : add + (out - c.data); }
     /// The columns [col0, col0 + cols) of B, and room for them packed, with a byte for the state of each panel over
     /// each block of k.
     struct Slab {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import nullcontext
 
 from ...ir.module import Module
@@ -16,11 +17,12 @@ from ...runtime.executable import Executable, Interface
 from ...runtime.kernel_counters import ModuleCounters
 from ...runtime.loaded_code import LoadedCode
 from ..check import check_module
-from ..kernel_spec import Binding, KernelSpec, Plan
+from ..kernel_spec import Binding, KernelSpec, Plan, Sequential
 from ..llvm.ir_text import Module as LlvmModule
 from ..module_emitter import Dump, ModuleEmitter
 from ..schedule import Choice, Loop, Step, leaf
 from .control import Control
+from .kernels.dot import emit_products
 from .kernels.loop_kernel import LoopKernels
 from .planner import CpuPlanner
 from .shared import SharedSteps
@@ -136,6 +138,18 @@ class _Program(ModuleEmitter):
         else:
             spec.operands, spec.results = operands, results
             self._kernel(spec, step.plan)
+
+    def sequential(self, step: Step) -> Sequential | None:
+        """Of products, unless each is measured."""
+        return getattr(step.plan, "sequential", None) if self._stopwatch is None else None
+
+    def launch_sequence(self, steps: Sequence[tuple[Step, list[Binding], list[Location]]]) -> None:
+        """Emits one call for several products."""
+        about = self.sequential(steps[0][0])
+        assert about is not None
+        note = self.unit.module.annotate(steps[0][0].spec.name)
+        emit_products(self.unit, about.key, [(operands, results[0]) for _, operands, results in steps])
+        self.unit.module.note = note
 
     def copy(self, spec: KernelSpec) -> None:
         """Emits a loop that copies."""

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Final
 
 from ..infer.infer_shape import dot_dims
 from ..module import Instruction
 from ..shape import Shape, strides_of
 
-__all__ = ["Matrix", "matrix_of", "product_sizes"]
+__all__ = ["BLOCK_K", "Matrix", "matrix_of", "product_sizes"]
+
+# The length of a block of the sum over k, `kGemmBlockK` in `csrc/runtime/products/gemm.h`.
+BLOCK_K: Final = 512
 
 
 @dataclass(frozen=True)

@@ -34,9 +34,11 @@ class OutputFusion(SequencePass):
 
     Contract: the root has the dot's type and dimensions, so that it is written over the product, tile after tile, as
     soon as a tile is done. Other operands are in memory, or are broadcasts and scalars, which are taken in. The bits
-    are those of the same operations one after the other. With `in_registers`, for targets that keep tiles there, the
-    root may have another type, values may be read by several of the chain, no product is too small, and an operand that
-    shows elements of memory several times, as a matrix of windows does, is taken in.
+    are those of the same operations one after the other. What several products could take in goes to the last of them,
+    so that products that are added up, as a weight's gradients are, each have the sum so far. With `in_registers`, for
+    targets that keep tiles there, the root may have another type, values may be read by several of the chain, no
+    product is too small, and an operand that shows elements of memory several times, as a matrix of windows does, is
+    taken in.
     """
 
     name = "output-fusion"
@@ -49,9 +51,11 @@ class OutputFusion(SequencePass):
         users = computation.users()
         order = {i: n for n, i in enumerate(computation.instructions)}
         outlines = []
-        for dot in computation.instructions:
+        taken: set[Instruction] = set()
+        for dot in reversed(computation.instructions):
             if dot.opcode == "dot":
-                decision = _has_tiles(dot, 0 if self.in_registers else MIN_ELEMENTS)
+                small = self.in_registers or _is_added(dot, users[dot])
+                decision = _has_tiles(dot, 0 if small else MIN_ELEMENTS)
             elif is_convolution(dot) and not self.in_registers:
                 decision = _is_large(dot, MIN_ELEMENTS)
             else:
@@ -59,23 +63,31 @@ class OutputFusion(SequencePass):
             if not decision:
                 self.refuse(dot, None, decision)
                 continue
-            chain = self._region(computation, dot, users) if self.in_registers else self._chain(computation, dot, users)
+            find = self._region if self.in_registers else self._chain
+            chain = find(computation, dot, users, taken)
             windows = self._windows(dot, users) if self.in_registers else set()
             if chain or windows:
                 members = {dot, *chain, *windows, *(o for i in chain for o in _taken(i, chain, dot))}
                 root = chain[-1] if chain else dot
+                taken.update(chain)
                 outlines.append(Outline(sorted(members, key=order.__getitem__), [root], "kOutput"))
-        outline(computation, outlines)
+        outline(computation, reversed(outlines))
         return bool(outlines)
 
     def _chain(
-        self, computation: Computation, dot: Instruction, users: dict[Instruction, list[Instruction]]
+        self,
+        computation: Computation,
+        dot: Instruction,
+        users: dict[Instruction, list[Instruction]],
+        taken: set[Instruction],
     ) -> list[Instruction]:
-        """What follows the dot, one after the other, up to the last that has its type."""
+        """What follows the dot, one after the other, up to the last that has its type; of a small one a sum alone."""
         chain: list[Instruction] = []
         last = dot
         while True:
             decision, reader = _next(computation, last, users[last], len(chain))
+            if reader in taken or (chain and dot.array_shape.size < MIN_ELEMENTS):
+                break
             if reader is None:
                 # What ends a chain at a reader that no chain takes in is no loss.
                 if not decision and (not chain or any(is_elementwise(user.opcode) for user in users[last])):
@@ -112,7 +124,11 @@ class OutputFusion(SequencePass):
         return found
 
     def _region(
-        self, computation: Computation, dot: Instruction, users: dict[Instruction, list[Instruction]]
+        self,
+        computation: Computation,
+        dot: Instruction,
+        users: dict[Instruction, list[Instruction]],
+        taken: set[Instruction],
     ) -> list[Instruction]:
         """The elementwise instructions between the dot and the last one through which all that reads it goes."""
         reached = {dot}  # what depends on the dot
@@ -124,6 +140,7 @@ class OutputFusion(SequencePass):
             inside = [o for o in i.operands if o in reached]
             if (
                 len(members) <= MAX_MEMBERS
+                and i not in taken
                 and isinstance(i.shape, Shape)
                 and is_elementwise(i.opcode)
                 and i.dims == dot.dims
@@ -145,6 +162,14 @@ class OutputFusion(SequencePass):
         if len(members) > 1 or not _leaves(computation, dot, users[dot]):
             self.refuse(dot, users[dot][0] if users[dot] else None, _in_memory(dot))
         return []
+
+
+def _is_added(dot: Instruction, readers: list[Instruction]) -> bool:
+    """Whether it is added to another product, or to a sum that ends with one: no product is too small for that."""
+    if len(readers) != 1 or readers[0].opcode != "add":
+        return False
+    others = [o for o in readers[0].operands if o is not dot]
+    return any(o.opcode == "dot" or (o.opcode == "add" and any(p.opcode == "dot" for p in o.operands)) for o in others)
 
 
 def _has_tiles(dot: Instruction, least: int) -> Decision:

@@ -102,6 +102,76 @@ def test_layers_share_the_epilogue():
     assert agree(run(executable, args, Runtime())[0], evaluate(module, args)[0])
 
 
+def added_up(b, *arrays):
+    """x0' y0 + x1' y1 + ..., one after the other."""
+    products = [
+        b.dot(x, y, lhs_contracting_dims=(0,), rhs_contracting_dims=(0,))
+        for x, y in zip(arrays[::2], arrays[1::2], strict=True)
+    ]
+    total = products[0]
+    for p in products[1:]:
+        total = b.add(p, total)
+    return total
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.parametrize(("m", "k", "n"), [(64, 16, 256), (200, 512, 5), (3, 2, 300), (7, 20, 9), (61, 513, 300)])
+def test_products_are_added_up_without_a_loop(dtype, m, k, n):
+    shapes = [Shape(dtype, (k, d)) for d in (m, n)] * 4
+    fused = both_ways(added_up, *shapes)
+    assert [i.opcode for i in fused.entry if i.opcode != "parameter"] == ["dot", *["fusion"] * 3]
+    blocks = 1 if k <= 512 else 3  # of what a product of several blocks is added to an epilogue knows
+    assert compile_module(fused, name="test").kernels == (0 if blocks == 1 else 1)
+
+
+def rows(module):
+    """The numbers of products in a row that the entry calls as one."""
+    text = {}
+    compile_module(module, name="test", dump=text.__setitem__)
+    call = r"call void %\w+\(ptr @[^,]*, ptr %\w+, i64 (\d+), i64 [34]\)"
+    return [int(n) for n in re.findall(call, text["ir-no-opt.ll"])]
+
+
+def test_products_in_a_row_are_one_call():
+    shapes = [f32(16, d) for d in (64, 256)] * 5
+    assert rows(both_ways(added_up, *shapes)) == [4]
+    assert rows(both_ways(lambda b, x, *ys: b.tuple(*(b.matmul(x, y) for y in ys)), *[f32(40, 40)] * 4)) == [3]
+
+
+def test_a_product_of_products_waits_for_them():
+    def build(b, x, y, z):
+        first = b.matmul(x, y)
+        return b.tuple(first, b.matmul(first, z), b.matmul(z, first))
+
+    assert rows(both_ways(build, *[f32(48, 48)] * 3)) == [2]
+
+
+def test_what_a_product_reads_is_not_written_over_by_the_next():
+    def build(b, x, y, z):
+        half = b.multiply(x, b.full(x.array_shape, 2.0))
+        first = b.dot(half, y, lhs_contracting_dims=(0,), rhs_contracting_dims=(0,))
+        return b.tuple(first, b.add(b.add(half, b.matmul(y, z)), b.matmul(z, y)))
+
+    both_ways(build, *[f32(130, 130)] * 3)
+
+
+def test_a_row_of_products_writes_over_no_parameter_that_it_reads():
+    b = Builder("test")
+    x, y, z = (b.parameter(f32(64, 64)) for _ in range(3))
+    module = b.build(b.tuple(b.matmul(x, y), b.matmul(z, y)))
+    PassManager([OutputFusion(), Fusion()]).run(module)
+    assert rows(module) == [2]
+    assert compile_module(module, name="test").aliases == frozenset()
+
+
+def test_a_product_is_added_to_a_parameter_in_its_place():
+    b = Builder("test")
+    x, y, z = (b.parameter(f32(130, 130)) for _ in range(3))
+    module = b.build(b.add(b.matmul(x, y), z))
+    PassManager([OutputFusion(), Fusion()]).run(module)
+    assert compile_module(module, name="test").aliases == {(0, 2)}
+
+
 def test_refusals_say_why():
     b = Builder("test")
     x, v = b.parameter(f32(200, 200)), b.parameter(f32(200))

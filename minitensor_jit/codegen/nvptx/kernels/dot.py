@@ -16,7 +16,7 @@ import numpy as np
 
 from ....ir.infer.infer_shape import dot_dims
 from ....ir.module import Computation, Instruction
-from ....ir.semantics.matrix import Matrix, matrix_of, product_sizes
+from ....ir.semantics.matrix import BLOCK_K, Matrix, matrix_of, product_sizes
 from ....ir.shape import DTYPES, Shape
 from ...emitter.loops import counted_loop
 from ...emitter.types import MEMORY
@@ -30,10 +30,7 @@ from .loop_kernel import LoopKernels
 from .tensor_core import TF32, chunk_of, emit_tensor_product
 from .vector_product import emit_vector_product
 
-__all__ = ["BLOCK_K", "Dot", "Operand"]
-
-BLOCK_K: Final = 512
-"""`kGemmBlockK` of csrc/runtime/products/gemm.h: a part of the numerics."""
+__all__ = ["Dot", "Operand"]
 
 _DTYPES: Final = frozenset({"f32", "f64", "s32", "u32", "s64", "u64", "u8", "s8"})
 THREADS: Final = 256
