@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import gcd
 
 from ...ir.module import Instruction
 from ...ir.shape import DTYPES
@@ -165,6 +166,19 @@ class IndexEmitter(Scope):
     def _times(self, value: Value, factor: int) -> Value:
         return value if factor == 1 else self.at(value).mul(value, constant(value.type, factor))
 
+    def _of_whole_vectors(self, c: Condition) -> Condition:
+        """The same without the lanes, where all of a row of the innermost loop lies inside or all of it outside."""
+        atom = self.vector_var
+        if not isinstance(atom, Var) or c.lin.coefficient(atom) != 1 or c.step != 1:
+            return c
+        if not all(isinstance(n, int) for n in (c.low, c.high, c.lin.const, atom.extent, *(k for _, k in c.lin.terms))):
+            return c
+        outer = AffineExpr(c.lin.const, tuple((a, k) for a, k in c.lin.terms if a is not atom))
+        step = gcd(c.lin.const - c.low, c.high - c.low, *(k for _, k in outer.terms))
+        if step < atom.extent or any(self._atom_varies(a) for a, _ in outer.terms):
+            return c
+        return Condition(outer, c.low, c.high)
+
     def condition(self, conditions: Sequence[Condition]) -> list[Value] | bool:
         """Whether all conditions hold: a scalar, a lane mask, or one of each; a plain bool where the ranges decide."""
         parts: dict[bool, Value] = {}
@@ -174,6 +188,7 @@ class IndexEmitter(Scope):
                 return False
             if c.always(self.space):
                 continue
+            c = self._of_whole_vectors(c)
             varies = self.varies(c.lin)
             x = self.lanes_of(c.lin) if varies else self.scalar(c.lin)
             b = self.at(x)

@@ -136,9 +136,11 @@ class Space:
         return ZERO if extent <= 1 else AffineExpr(0, ((Var(name, extent, self._id()), 1),))
 
     def dyn(self, source: Instruction, index: Index, high: int) -> AffineExpr:
-        """A position read at run time."""
+        """A position read at run time, clamped; one that is a constant is known now."""
         if high <= 0:
             return ZERO
+        if source.literal is not None and source.literal.size == 1 and isinstance(high, int):
+            return AffineExpr(min(max(int(source.literal.item()), 0), high))
         key = (id(source), index, high)
         atom = self._dyns.get(key)
         if atom is None:

@@ -203,8 +203,10 @@ def accesses(
                 stack.append((i.operands[0], at, under or bool(conditions)))
         elif opcode == "dynamic-update-slice":
             conditions, at = update_conditions(space, i, index)
+            conditions = [c for c in conditions if not c.always(space)]
             for condition in conditions:
                 note(condition.lin, under)
+                found.borders |= {(condition.lin, condition.low), (condition.lin, condition.high)}
             stack.append((i.operands[0], index, under))
             if 0 not in i.operands[1].dims:
                 stack.append((i.operands[1], at, True))
