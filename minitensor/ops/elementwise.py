@@ -84,10 +84,20 @@ abs = elementwise(
     vjp=_abs_vjp,
     aliases=("absolute",),
 )
+
+
+def _sign_lower(b: Any, x: Any) -> Any:
+    if x.dtype == "pred":
+        return x
+    zero = b.full(x.shape, 0)  # also for NaN
+    signed = zero if x.array_shape.kind == "u" else b.select(b.compare(x, zero, "LT"), b.full(x.shape, -1), zero)
+    return b.select(b.compare(x, zero, "GT"), b.full(x.shape, 1), signed)
+
+
 sign: Op = elementwise(
     "sign(Tensor input)",
     "-1, 0 or 1, the sign of each element.",
-    lower=lambda b, x: x if x.shape.dtype == "pred" else b.elementwise_call("sign", x),
+    lower=_sign_lower,
     vjp=lambda g, _out, _x: g * 0,
 )
 exp = elementwise(

@@ -7,6 +7,7 @@ import pytest
 
 from benchmarks import gpu_report, report, run
 from benchmarks.case import OURS, Case, Goal, Queued, Script, Snippet, at_least, at_most, load_cases, within
+from benchmarks.compiled import __main__ as compiled
 
 
 def test_snippet_runs_as_often_as_asked():
@@ -108,3 +109,15 @@ def test_queued_work_is_waited_for():
     queued = Queued("log.append('work')", lambda: log.append("wait"), log=log)
     assert queued.seconds(2) > 0
     assert log == ["wait", "work", "work", "wait"]
+
+
+def test_compiled_programs_are_listed_by_their_ratio(capsys):
+    assert compiled.main(["--filter", "^(rms_norm|queries)$", "--rounds", "1", "--seconds", "0", "--above", "0"]) == 0
+    *lines, last = capsys.readouterr().out.splitlines()
+    ratios = [float(line.split()[0]) for line in lines]
+    assert ratios == sorted(ratios, reverse=True)
+    labels = {line[8:].split("  ")[0] for line in lines}
+    assert labels == {"rms_norm", "rms_norm, gradient", "queries", "queries, gradient"}
+    assert last.startswith("4 programs, compiled in ")
+    with pytest.raises(SystemExit):
+        compiled.main(["--filter", "nothing of the kind"])

@@ -1,0 +1,1 @@
+"""Small programs compiled beside the same run eagerly: ``python -m benchmarks.compiled``."""
