@@ -15,7 +15,7 @@ _FLOATS = {
     _C.float32: (23, 127, 6),
     _C.float64: (52, 1023, 15),
 }
-# Of the floating-point types without tensors, which don't all follow the formulas: eps, max, min, the smallest normal.
+# Of the floats of eight bits, which don't all follow the formulas: eps, max, min, the smallest normal.
 _NAMED_FLOATS = {
     _C.float8_e4m3fn: (0.125, 448.0, -448.0, 2.0**-6),
     _C.float8_e4m3fnuz: (0.125, 240.0, -240.0, 2.0**-7),

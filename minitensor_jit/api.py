@@ -131,7 +131,7 @@ def _reason_of(op: str) -> str:
         return row.reason
     if row.kind == "random":
         return "how many numbers it draws depends on values"
-    return "it writes to memory that is also seen as another dtype, which is never recorded"
+    return "it reads or gives floats of eight bits, or memory that is also seen as another dtype: neither is recorded"
 
 
 def _refuse(op: str, reason: str) -> None:

@@ -43,7 +43,8 @@ PyObject* py_default_dtype(PyObject*, PyObject*) { return dtype_object(default_d
 PyObject* py_set_default_dtype(PyObject*, PyObject* dtype) {
     return guarded([&]() -> PyObject* {
         DType value = dtype_from(dtype);
-        if (!is_floating(value)) fail_type("only floating-point types are supported as the default type");
+        if (!is_floating(value) || is_float8(value))
+            fail_type("only floating-point types are supported as the default type");
         set_ambient(ambient().with(value));
         Py_RETURN_NONE;
     });

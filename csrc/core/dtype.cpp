@@ -19,6 +19,10 @@ DType promote(DType a, DType b) {
         std::swap(a, b);
         std::swap(x, y);
     }
+    if (is_float8(left) || is_float8(right)) {
+        fail(std::string("Promotion for Float8 Types is not supported, attempted to promote ") + torch_type_name(left) +
+             " and " + torch_type_name(right));
+    }
     // PyTorch's uint16, uint32 and uint64 only know themselves and the floating-point types.
     auto lonely = [](DType dtype) { return dtype == DType::U16 || dtype == DType::U32 || dtype == DType::U64; };
     if ((lonely(a) || lonely(b)) && x->category != kFloating) {

@@ -13,22 +13,27 @@ enum Category : uint8_t { kBoolean, kInteger, kFloating, kComplex, kOtherCategor
 
 // The facts of every dtype, from which all lists are made: its C++ type, PyTorch's name, XLA's, the buffer protocol's,
 // that of PyTorch's messages, the category, whether it is signed.
-#define MT_FOREACH_DTYPE(X)                                                     \
-    X(Bool, bool, "bool", "pred", "?", "Bool", kBoolean, false)                 \
-    X(U8, uint8_t, "uint8", "u8", "B", "Byte", kInteger, false)                 \
-    X(I8, int8_t, "int8", "s8", "b", "Char", kInteger, true)                    \
-    X(U16, uint16_t, "uint16", "u16", "H", "UInt16", kInteger, false)           \
-    X(I16, int16_t, "int16", "s16", "h", "Short", kInteger, true)               \
-    X(U32, uint32_t, "uint32", "u32", "I", "UInt32", kInteger, false)           \
-    X(I32, int32_t, "int32", "s32", "i", "Int", kInteger, true)                 \
-    X(U64, uint64_t, "uint64", "u64", "Q", "UInt64", kInteger, false)           \
-    X(I64, int64_t, "int64", "s64", "q", "Long", kInteger, true)                \
-    X(F16, half, "float16", "f16", "e", "Half", kFloating, true)                \
-    X(BF16, bfloat16, "bfloat16", "bf16", "", "BFloat16", kFloating, true)      \
-    X(F32, float, "float32", "f32", "f", "Float", kFloating, true)              \
-    X(F64, double, "float64", "f64", "d", "Double", kFloating, true)            \
-    X(C64, complex64, "complex64", "c64", "Zf", "ComplexFloat", kComplex, true) \
-    X(C128, complex128, "complex128", "c128", "Zd", "ComplexDouble", kComplex, true)
+#define MT_FOREACH_DTYPE(X)                                                                                 \
+    X(Bool, bool, "bool", "pred", "?", "Bool", kBoolean, false)                                             \
+    X(U8, uint8_t, "uint8", "u8", "B", "Byte", kInteger, false)                                             \
+    X(I8, int8_t, "int8", "s8", "b", "Char", kInteger, true)                                                \
+    X(U16, uint16_t, "uint16", "u16", "H", "UInt16", kInteger, false)                                       \
+    X(I16, int16_t, "int16", "s16", "h", "Short", kInteger, true)                                           \
+    X(U32, uint32_t, "uint32", "u32", "I", "UInt32", kInteger, false)                                       \
+    X(I32, int32_t, "int32", "s32", "i", "Int", kInteger, true)                                             \
+    X(U64, uint64_t, "uint64", "u64", "Q", "UInt64", kInteger, false)                                       \
+    X(I64, int64_t, "int64", "s64", "q", "Long", kInteger, true)                                            \
+    X(F16, half, "float16", "f16", "e", "Half", kFloating, true)                                            \
+    X(BF16, bfloat16, "bfloat16", "bf16", "", "BFloat16", kFloating, true)                                  \
+    X(F32, float, "float32", "f32", "f", "Float", kFloating, true)                                          \
+    X(F64, double, "float64", "f64", "d", "Double", kFloating, true)                                        \
+    X(C64, complex64, "complex64", "c64", "Zf", "ComplexFloat", kComplex, true)                             \
+    X(C128, complex128, "complex128", "c128", "Zd", "ComplexDouble", kComplex, true)                        \
+    X(F8E4M3FN, float8_e4m3fn, "float8_e4m3fn", "f8e4m3fn", "", "Float8_e4m3fn", kFloating, true)           \
+    X(F8E4M3FNUZ, float8_e4m3fnuz, "float8_e4m3fnuz", "f8e4m3fnuz", "", "Float8_e4m3fnuz", kFloating, true) \
+    X(F8E5M2, float8_e5m2, "float8_e5m2", "f8e5m2", "", "Float8_e5m2", kFloating, true)                     \
+    X(F8E5M2FNUZ, float8_e5m2fnuz, "float8_e5m2fnuz", "f8e5m2fnuz", "", "Float8_e5m2fnuz", kFloating, true) \
+    X(F8E8M0FNU, float8_e8m0fnu, "float8_e8m0fnu", "f8e8m0fnu", "", "Float8_e8m0fnu", kFloating, false)
 
 #define MT_ENUMERATOR(D, ...) D,
 enum class DType : uint8_t { MT_FOREACH_DTYPE(MT_ENUMERATOR) Count };
@@ -72,6 +77,8 @@ inline size_t itemsize(DType dtype) { return info(dtype).itemsize; }
 inline bool is_floating(DType dtype) { return info(dtype).category == kFloating; }
 inline bool is_complex(DType dtype) { return info(dtype).category == kComplex; }
 inline bool is_integral(DType dtype) { return info(dtype).category == kInteger; }  // without bool
+// Eight bits: elements that are stored, moved and converted, not computed with. The last of all.
+constexpr bool is_float8(DType dtype) { return dtype >= DType::F8E4M3FN; }
 
 // The type in which elements of `dtype` are computed: loops are compiled for few types, and elements are converted when
 // they are read and written. Small integers compute in int32, uint32 in int64, float16 and bfloat16 in float32; what is
@@ -83,7 +90,12 @@ constexpr DType loop_dtype(DType dtype) {
         case DType::I16: return DType::I32;
         case DType::U32: return DType::I64;
         case DType::F16:
-        case DType::BF16: return DType::F32;
+        case DType::BF16:
+        case DType::F8E4M3FN:
+        case DType::F8E4M3FNUZ:
+        case DType::F8E5M2:
+        case DType::F8E5M2FNUZ:
+        case DType::F8E8M0FNU: return DType::F32;
         default: return dtype;
     }
 }

@@ -1,4 +1,5 @@
-// The element types that C++ has no name for: half, bfloat16 and complex numbers, with their conversions to float32.
+// The element types that C++ has no name for: half, bfloat16 and complex numbers, with their conversions to float32,
+// and floats of eight bits, whose conversions are in float8.h.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +11,21 @@ struct half {
 };
 struct bfloat16 {
     uint16_t bits;
+};
+struct float8_e4m3fn {
+    uint8_t bits;
+};
+struct float8_e4m3fnuz {
+    uint8_t bits;
+};
+struct float8_e5m2 {
+    uint8_t bits;
+};
+struct float8_e5m2fnuz {
+    uint8_t bits;
+};
+struct float8_e8m0fnu {
+    uint8_t bits;
 };
 struct complex64 {
     float re, im;

@@ -30,6 +30,7 @@ void set_ambient(Ambient ambient) {
     else process_ambient.store(ambient, std::memory_order_relaxed);
 }
 
+std::atomic<bool> float8_was_named = false;
 MT_THREAD_LOCAL FunctionLog* function_log = nullptr;
 MT_THREAD_LOCAL int vmap_depth = 0;
 bool (*is_mapped_hook)(const Call&, const Tensor*) = nullptr;
@@ -237,11 +238,11 @@ void check_recordable(const Call& call) {
     for (size_t i = 0; i < call.operand_count; ++i) {
         const Tensor* t = call.operands[i].tensor;
         if (!t || !is_complex(t->dtype)) continue;
-        if (call.op->takes != Takes::Any) refuse_dtype(*call.op, t->dtype);
+        if (call.op->takes < Takes::Any) refuse_dtype(*call.op, t->dtype);
         if (call.op->kind == Kind::Elementwise) return try_kernel(call);
     }
     for (size_t i = 0; i < call.result_count; ++i)
-        if (call.op->takes != Takes::Any && is_complex(call.results[i].dtype))
+        if (call.op->takes < Takes::Any && is_complex(call.results[i].dtype))
             refuse_dtype(*call.op, call.results[i].dtype);
 }
 
@@ -318,7 +319,7 @@ static KernelFn kernel_of(const Call& call) {
     KernelFn kernel = call.op->cpu;
     if (!kernel && call.op->python_infer) return python_step_hook;
     if (!kernel) throw Error(ErrorKind::NotImplemented, "op '" + call.op->name + "' has no kernel for device cpu");
-    return call.op->takes != Takes::Any && has_other_dtypes(call) ? widen_hook : kernel;
+    return call.op->takes < Takes::Any && has_other_dtypes(call) ? widen_hook : kernel;
 }
 
 void run_bare_kernel(Call& call) { kernel_of(call)(call); }
@@ -350,8 +351,36 @@ static void run_apart(Call& call, Ref<Tensor>* results) {
     run_over_host(call, results);
 }
 
+static bool reads_float8(const Call& call) {
+    if (!float8_was_named.load(std::memory_order_relaxed)) return false;
+    for (size_t i = 0; i < call.operand_count; ++i)
+        if (const Tensor* t = call.operands[i].tensor; t && is_float8(t->dtype)) return true;
+    return false;
+}
+
+// Whether an inferred call reads or gives floats of eight bits: it then runs at once, and on the CPU.
+// NotImplementedError for an op that doesn't take them.
+static bool checked_float8(const Call& call) {
+    if (!float8_was_named.load(std::memory_order_relaxed)) return false;
+    auto check = [&](DType dtype) {
+        if (is_float8(dtype) && call.op->takes < Takes::Stored && call.op->kind != Kind::View)
+            refuse_dtype(*call.op, dtype);
+        return is_float8(dtype);
+    };
+    bool any = false;
+    for (size_t i = 0; i < call.operand_count; ++i)
+        if (const Tensor* t = call.operands[i].tensor) any |= check(t->dtype);
+    for (size_t i = 0; i < call.result_count && call.op->infer; ++i) any |= check(call.results[i].dtype);
+    return any;
+}
+
+static void refuse_float8_on(Device device) {
+    throw Error(ErrorKind::NotImplemented, "floats of eight bits are on the CPU only, not on " + device_text(device));
+}
+
 static void interpret(Call& call, Ref<Tensor>* results) {
     const OpDef& op = *call.op;
+    const bool float8 = checked_float8(call);
     Device device = result_device(call);
     // For this op only: what it makes run, as a recording, has devices of its own.
     if (const Device* target = std::exchange(clone_target, nullptr); __builtin_expect(target != nullptr, 0)) {
@@ -365,12 +394,14 @@ static void interpret(Call& call, Ref<Tensor>* results) {
         }
     }
     call.device = device;
+    if (float8 && (is_jit_device(device) || on_gpu(device))) refuse_float8_on(device);
     if (__builtin_expect(device.type == DeviceType::Sparse, 0)) return sparse_hook(call, results);
     if (__builtin_expect(on_gpu(device), 0) && !is_jit_device(device) &&
         (!op.infer || op.python_kernel[static_cast<size_t>(device.type)]))
         return run_apart(call, results);
     const bool later = is_jit_device(device) || on_gpu(device);
-    const bool recordable = current_interpreter && op.infer && device.type == DeviceType::CPU && !draws_by_values(call);
+    const bool recordable = current_interpreter && op.infer && device.type == DeviceType::CPU &&
+                            !draws_by_values(call) && !float8;
     const bool left = recordable && !later && current_interpreter->leaves(call);
     if (op.kind == Kind::Random) reserve_random(call, later || (recordable && !left));
     if (is_jit_device(device)) return run_on_jit_device(call, results, nullptr);
@@ -492,12 +523,16 @@ void dispatch_inplace(Call& call, Tensor& destination) {
     // What is written in place while the JIT's device is the default one is compiled too, where it lies.
     bool jit = is_jit_device(device) || (device.type == DeviceType::CPU && default_device().type == DeviceType::JitCPU);
     bool gpu = on_gpu(device) && !jit;
-    bool record = current_interpreter && (device.type == DeviceType::CPU || gpu) && !destination.storage->reinterpreted;
+    const bool float8 = is_float8(destination.dtype) || reads_float8(call);
+    if (float8 && (jit || gpu)) refuse_float8_on(device);
+    bool record = current_interpreter && !float8 && (device.type == DeviceType::CPU || gpu) &&
+                  !destination.storage->reinterpreted;
     if (current_interpreter && !record && !jit && !gpu) current_interpreter->passing_by(call);
     if (record && !jit && !gpu && current_interpreter->leaves(call)) record = false;
     const bool materializes = !record && !jit && device.type != DeviceType::Meta;
     if (materializes) materialize(call, destination);
     infer(call);
+    if (float8) checked_float8(call);
     check_writable(call, destination);
     const bool shared = !copies_itself(call, destination) && writes_shared(call, destination);
     check_result_fits(call, destination);

@@ -1,6 +1,7 @@
 // The call path: inference (errors surface here, at the caller's line), then the current interpreter, then the tape.
 #pragma once
 
+#include <atomic>
 #include <new>
 #include <unordered_set>
 #include <utility>
@@ -87,6 +88,8 @@ struct FunctionLog {
         if (tensor.made_in < number && known.insert(&tensor).second) touched.push_back(Ref<Tensor>::borrow(&tensor));
     }
 };
+// Whether anybody has named a dtype of eight-bit floats: then each call is looked at, since few ops take them.
+extern std::atomic<bool> float8_was_named;
 extern MT_THREAD_LOCAL FunctionLog* function_log;  // null: none is recorded
 
 // Called around every eager kernel and launch while a profile is being taken.

@@ -171,7 +171,8 @@ enum class Kind : uint8_t {
 enum class Takes : uint8_t {
     Loop,     // the real types of loops; uint64 comes as int64 with the same bits
     Ordered,  // the same, for kernels that only compare and move elements: uint64 comes as int64 in the same order
-    Any,      // everything that inference lets through
+    Any,      // everything that inference lets through but floats of eight bits
+    Stored,   // these too: it moves elements, or looks at them one by one
 };
 
 // What autocast makes of an op's operands: nothing, its dtype, float32, or the widest dtype among them. Same: nothing,
@@ -195,7 +196,7 @@ struct RegisterNative {
     // All of them take the same.
     RegisterNative(Takes takes, std::initializer_list<NativeOp> ops) {
         for (NativeOp op : ops) {
-            op.takes = takes;
+            if (op.takes < takes) op.takes = takes;
             register_native(op);
         }
     }

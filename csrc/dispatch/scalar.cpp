@@ -1,6 +1,7 @@
 // A number as an element of any dtype, and back.
 #include <cstring>
 
+#include "core/float8.h"
 #include "dispatch/op.h"
 
 namespace mt {
@@ -38,6 +39,11 @@ T take(const void* data) {
     return element;
 }
 
+template <class T>
+Scalar float8_scalar(const void* data) {
+    return Scalar::of(double{float_of_float8<T>(take<uint8_t>(data))});
+}
+
 }  // namespace
 
 void store_scalar(const Scalar& value, DType dtype, void* out) {
@@ -55,6 +61,11 @@ void store_scalar(const Scalar& value, DType dtype, void* out) {
         case DType::BF16: return put(out, bfloat16_bits(single(value)));
         case DType::F32: return put(out, single(value));
         case DType::F64: return put(out, value.as_double());
+        case DType::F8E4M3FN: return put(out, float8_bits<float8_e4m3fn>(single(value)));
+        case DType::F8E4M3FNUZ: return put(out, float8_bits<float8_e4m3fnuz>(single(value)));
+        case DType::F8E5M2: return put(out, float8_bits<float8_e5m2>(single(value)));
+        case DType::F8E5M2FNUZ: return put(out, float8_bits<float8_e5m2fnuz>(single(value)));
+        case DType::F8E8M0FNU: return put(out, float8_bits<float8_e8m0fnu>(single(value)));
         case DType::C64: return put(out, complex64{single(value), imaginary(value)});
         case DType::C128: return put(out, complex128{value.as_double(), value.imag});
         case DType::Count: break;
@@ -74,6 +85,11 @@ Scalar load_scalar(const void* data, DType dtype) {
         case DType::I64: return Scalar::of(take<int64_t>(data));
         case DType::F16: return Scalar::of(double{float_of_half(take<uint16_t>(data))});
         case DType::BF16: return Scalar::of(double{float_of_bfloat16(take<uint16_t>(data))});
+        case DType::F8E4M3FN: return float8_scalar<float8_e4m3fn>(data);
+        case DType::F8E4M3FNUZ: return float8_scalar<float8_e4m3fnuz>(data);
+        case DType::F8E5M2: return float8_scalar<float8_e5m2>(data);
+        case DType::F8E5M2FNUZ: return float8_scalar<float8_e5m2fnuz>(data);
+        case DType::F8E8M0FNU: return float8_scalar<float8_e8m0fnu>(data);
         case DType::F32: return Scalar::of(double{take<float>(data)});
         case DType::F64: return Scalar::of(take<double>(data));
         case DType::C64: {

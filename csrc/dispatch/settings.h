@@ -43,7 +43,7 @@ struct ThreadSettings {
     bool records_backward() const { return grad_enabled && !forward_only; }
     constexpr uint64_t word() const { return __builtin_bit_cast(uint64_t, *this); }
 };
-static_assert(sizeof(ThreadSettings) == sizeof(uint64_t) && static_cast<int>(DType::Count) <= 16);
+static_assert(sizeof(ThreadSettings) == sizeof(uint64_t) && static_cast<int>(DType::C128) < 16);
 extern MT_THREAD_LOCAL ThreadSettings thread_settings;
 
 extern std::atomic<Ambient> process_ambient;

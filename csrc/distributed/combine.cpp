@@ -150,8 +150,10 @@ const char* name_of(ReduceKind kind) { return kNames[static_cast<size_t>(kind)];
 void combine(DType dtype, ReduceKind kind, const char* const* ranks, int count_of_ranks, char* out, size_t count) {
     bool done = false;
     switch (dtype) {
-#define MT_CASE(D, T, ...) \
-    case DType::D: done = combine_of<T>(kind, ranks, count_of_ranks, out, count); break;
+#define MT_CASE(D, T, ...)                                                                                 \
+    case DType::D:                                                                                         \
+        if constexpr (!is_float8(DType::D)) done = combine_of<T>(kind, ranks, count_of_ranks, out, count); \
+        break;
         MT_FOREACH_DTYPE(MT_CASE)
 #undef MT_CASE
         default: break;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -176,8 +177,11 @@ def to(
 
 _ELEMENTS = (
     _C.bool, _C.uint8, _C.int8, _C.int16, _C.int32, _C.int64, _C.uint16, _C.uint32, _C.uint64,
-    _C.float16, _C.bfloat16, _C.float32, _C.float64, _C.complex64, _C.complex128,
+    _C.float16, _C.bfloat16, _C.float32, _C.float64, _C.complex64, _C.complex128, _C.float8_e4m3fn, _C.float8_e4m3fnuz,
+    _C.float8_e5m2, _C.float8_e5m2fnuz, _C.float8_e8m0fnu,
 )  # fmt: skip
+# These are pickled as the integers with the same bits.
+_NOT_IN_NUMPY = {_C.bfloat16: _C.int16} | {dtype: _C.uint8 for dtype in _ELEMENTS if dtype.name.startswith("float8")}
 _DTYPE_OF_TYPE = {f"{_C.type_name(dtype)}Tensor": dtype for dtype in _ELEMENTS}
 
 
@@ -258,8 +262,8 @@ def numpy(self: Any, *, force: bool = False) -> Any:
         raise TypeError(
             "can't convert meta device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
         )
-    if self.dtype is _C.bfloat16:
-        raise TypeError("Got unsupported ScalarType BFloat16")
+    if self.dtype in _NOT_IN_NUMPY:
+        raise TypeError(f"Got unsupported ScalarType {_C.type_name(self.dtype)}")
     if self.device.type in ("cuda", "jit_gpu") and force:
         self = self.detach().cpu()
     if self.device.type == "jit_cpu":
@@ -430,6 +434,11 @@ def _rebuild_bfloat16(cls: Any, array: Any, requires_grad: bool) -> Any:
     return Tensor._as_subclass(cls, view_dtype(bits, _C.bfloat16), requires_grad)
 
 
+def _rebuild_bits(dtype: Any, cls: Any, array: Any, requires_grad: bool) -> Any:
+    bits = _C.tensor_from_data(array, None, None, True)
+    return Tensor._as_subclass(cls, view_dtype(bits, dtype), requires_grad)
+
+
 def _rebuild_on(device: str, rebuild: Any, cls: Any, array: Any, requires_grad: bool) -> Any:
     """What was on a GPU goes back there, if it is there."""
     made = rebuild(cls, array, False).to(_C.device(device))
@@ -465,8 +474,10 @@ def _reduce_contents(self: Any) -> Any:
         count = 1 + sum((n - 1) * s for n, s in zip(self.shape, self.stride(), strict=True))
         rebuild, (_, array, _) = _reduce_contents(data.as_strided((count,), (1,)).as_subclass(Tensor))
         return _rebuild_strided, (rebuild, type(self), array, tuple(self.shape), self.stride(), self.requires_grad)
-    if self.dtype is _C.bfloat16:  # NumPy has no such type
-        return _rebuild_bfloat16, (type(self), view_dtype(data, _C.int16).numpy(), self.requires_grad)
+    if self.dtype in _NOT_IN_NUMPY:
+        bits = view_dtype(data, _NOT_IN_NUMPY[self.dtype]).numpy()
+        rebuild = _rebuild_bfloat16 if self.dtype is _C.bfloat16 else functools.partial(_rebuild_bits, self.dtype)
+        return rebuild, (type(self), bits, self.requires_grad)
     return _rebuild, (type(self), data.numpy(), self.requires_grad)
 
 

@@ -442,7 +442,7 @@ def nan_to_num(
     if input.is_complex():  # the parts one by one
         parts = nan_to_num(ROWS["view_as_real"].call(input), nan, posinf, neginf)
         return ROWS["view_as_complex"].call(parts)
-    largest = _C.finfo(input.dtype).max if hasattr(_C, "finfo") else _LARGEST[input.dtype.name]
+    largest = _LARGEST.get(input.dtype.name, 0.0)  # others are refused
     return pointwise.nan_to_num(
         input,
         0.0 if nan is None else nan,

@@ -34,7 +34,10 @@ STORAGE_NAMES = {
 }
 """The typed storages; other dtypes are stored as bytes."""
 
-DTYPES = (*STORAGE_NAMES, "uint16", "uint32", "uint64")
+DTYPES = (
+    *STORAGE_NAMES, "uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
+    "float8_e8m0fnu",
+)  # fmt: skip
 _STORAGES = {name: dtype for dtype, name in STORAGE_NAMES.items()}
 
 

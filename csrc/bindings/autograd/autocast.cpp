@@ -44,8 +44,8 @@ PyObject* py_autocast_state(PyObject*, PyObject* const* args, Py_ssize_t nargs) 
         const long before = thread_settings.autocast | thread_settings.autocast_dtypes << 8;
         if (nargs) {
             const int64_t state = to_int64(args[0]);
-            const auto most = static_cast<int64_t>(DType::Count);
-            if (state < 0 || state > 0xFFFF || (state & 0xFF) > 7 || (state >> 8 & 15) >= most || (state >> 12) >= most)
+            constexpr auto most = static_cast<int64_t>(DType::C128);  // no floats of eight bits
+            if (state < 0 || state > 0xFFFF || (state & 0xFF) > 7 || (state >> 8 & 15) > most || (state >> 12) > most)
                 fail_value("autocast_state: no such state");
             thread_settings.autocast = static_cast<uint8_t>(state);
             thread_settings.autocast_dtypes = static_cast<uint8_t>(state >> 8);

@@ -69,7 +69,9 @@ DType dtype_of(PyObject* self) {
     if (const NamedDType* named = named_of(self))
         throw Error(ErrorKind::NotImplemented,
                     g_shown_package + "." + named->info.name + " is a name only: there are no tensors of this dtype");
-    return reinterpret_cast<DTypeObject*>(self)->dtype;
+    const DType dtype = reinterpret_cast<DTypeObject*>(self)->dtype;
+    if (__builtin_expect(is_float8(dtype), 0)) float8_was_named = true;
+    return dtype;
 }
 const DTypeInfo& info_of(PyObject* self) { return named_of(self) ? named_of(self)->info : info(dtype_of(self)); }
 uint8_t category_of(PyObject* self) { return info_of(self).category; }
@@ -93,7 +95,7 @@ PyObject* dtype_to_complex(PyObject* self, PyObject*) {
     return guarded([&] {
         if (named_of(self) && category_of(self) == kComplex) return Py_NewRef(self);
         DType dtype = dtype_of(self);
-        if (info(dtype).category < kFloating)
+        if (info(dtype).category < kFloating || is_float8(dtype))
             fail(std::string("Unknown Complex ScalarType for ") + torch_type_name(dtype));
         return dtype_object(complex_dtype(dtype));
     });
@@ -101,8 +103,10 @@ PyObject* dtype_to_complex(PyObject* self, PyObject*) {
 PyObject* dtype_abbreviation(PyObject* self, void*) {
     static constexpr const char* names[] = {"b8",  "u8",  "i8",   "u16", "i16", "u32", "i32", "u64",
                                             "i64", "f16", "bf16", "f32", "f64", "c64", "c128"};
-    return PyUnicode_FromString(named_of(self) ? named_of(self)->abbreviation
-                                               : names[static_cast<size_t>(dtype_of(self))]);
+    const size_t place = named_of(self) ? std::size(names) : static_cast<size_t>(dtype_of(self));
+    return PyUnicode_FromString(named_of(self)             ? named_of(self)->abbreviation
+                                : place < std::size(names) ? names[place]
+                                                           : info_of(self).hlo_name);
 }
 PyObject* dtype_name(PyObject* self, void*) { return PyUnicode_FromString(info_of(self).name); }
 PyObject* dtype_hlo(PyObject* self, void*) { return PyUnicode_FromString(info_of(self).hlo_name); }

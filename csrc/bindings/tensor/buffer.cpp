@@ -162,7 +162,8 @@ int tensor_getbuffer(PyObject* self, Py_buffer* view, int flags) {
                           " device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first.");
             if (on_jit_device(t))
                 fail_type("can't share the memory of a tensor on device jit_cpu. Use Tensor.cpu() first.");
-            if (t.dtype == DType::BF16) fail_type("Got unsupported ScalarType BFloat16");
+            if (!*info(t.dtype).format)
+                fail_type(std::string("Got unsupported ScalarType ") + torch_type_name(t.dtype));
             if ((flags & PyBUF_WRITABLE) && t.storage->read_only) {
                 PyErr_SetString(PyExc_BufferError, "the tensor's memory is read-only");
                 fail_python();

@@ -19,6 +19,11 @@ dlpack::DataType dlpack_type(DType dtype) {
         case DType::BF16: return {dlpack::kBfloat, 16, 1};
         default: break;
     }
+    // The standard numbers its floats of eight bits in the order of ours.
+    if (is_float8(dtype)) {
+        const int place = static_cast<int>(dtype) - static_cast<int>(DType::F8E4M3FN);
+        return {static_cast<uint8_t>(dlpack::kFloat8E4m3fn + place), bits, 1};
+    }
     const DTypeInfo& i = info(dtype);
     uint8_t code = i.category == kComplex    ? dlpack::kComplex
                    : i.category == kFloating ? dlpack::kFloat
@@ -30,7 +35,9 @@ dlpack::DataType dlpack_type(DType dtype) {
 DType dtype_of_dlpack(dlpack::DataType type) {
     for (size_t i = 0; i < static_cast<size_t>(DType::Count); ++i) {
         dlpack::DataType own = dlpack_type(static_cast<DType>(i));
-        if (own.code == type.code && own.bits == type.bits && type.lanes == 1) return static_cast<DType>(i);
+        if (own.code != type.code || own.bits != type.bits || type.lanes != 1) continue;
+        if (is_float8(static_cast<DType>(i))) float8_was_named = true;
+        return static_cast<DType>(i);
     }
     fail_type("from_dlpack: no supported dtype for DLPack code " + std::to_string(type.code) + " with " +
               std::to_string(type.bits) + " bits and " + std::to_string(type.lanes) + " lanes");

@@ -6,7 +6,7 @@
 namespace mt::dlpack {
 
 enum DeviceCode : int32_t { kCPU = 1, kCUDA = 2 };
-enum TypeCode : uint8_t { kInt = 0, kUInt = 1, kFloat = 2, kBfloat = 4, kComplex = 5, kBool = 6 };
+enum TypeCode : uint8_t { kInt = 0, kUInt = 1, kFloat = 2, kBfloat = 4, kComplex = 5, kBool = 6, kFloat8E4m3fn = 10 };
 
 struct Device {
     int32_t device_type;

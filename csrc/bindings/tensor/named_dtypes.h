@@ -12,11 +12,6 @@ struct NamedDType {
 
 inline constexpr NamedDType kNamedDTypes[] = {
     {{"complex32", "c32", "", 4, kComplex, true, ""}, "c32"},
-    {{"float8_e4m3fn", "f8e4m3fn", "", 1, kFloating, true, ""}, "f8e4m3fn"},
-    {{"float8_e4m3fnuz", "f8e4m3fnuz", "", 1, kFloating, true, ""}, "f8e4m3fnuz"},
-    {{"float8_e5m2", "f8e5m2", "", 1, kFloating, true, ""}, "f8e5m2"},
-    {{"float8_e5m2fnuz", "f8e5m2fnuz", "", 1, kFloating, true, ""}, "f8e5m2fnuz"},
-    {{"float8_e8m0fnu", "f8e8m0fnu", "", 1, kFloating, false, ""}, "f8e8m0fnu"},
     {{"float4_e2m1fn_x2", "f4e2m1fn", "", 1, kFloating, true, ""}, "f4e2m1fnx2"},
     {{"int1", "s1", "", 1, kInteger, true, ""}, "int1"},
     {{"int2", "s2", "", 1, kInteger, true, ""}, "int2"},

@@ -132,6 +132,18 @@ inline void store_bfloat16(uint16_t* r, FloatVector x) {
     for (; i < n; ++i) r[i] = bfloat16_bits(x[i]);
 }
 
+template <class T> void float8_to_float(void* out, const void* in, int64_t n) {
+    auto* r = static_cast<float*>(out);
+    auto* x = static_cast<const uint8_t*>(in);
+    for (int64_t i = 0; i < n; ++i) r[i] = kFloat8Values<T>[x[i]];
+}
+template <class T> void float_to_float8(void* out, const void* in, int64_t n) {
+    auto* r = static_cast<uint8_t*>(out);
+    auto* x = static_cast<const float*>(in);
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; ++i) r[i] = float8_bits<T>(x[i]);
+}
+
 #if MT_VECTOR_BYTES >= 32
 struct Half {
     static FloatVector load(const uint16_t* x) { return load_half(x); }
@@ -233,7 +245,12 @@ constexpr ConvertFn kLoad[] = {nullptr,
                                nullptr,
                                nullptr,
                                nullptr,
-                               nullptr};
+                               nullptr,
+                               float8_to_float<float8_e4m3fn>,
+                               float8_to_float<float8_e4m3fnuz>,
+                               float8_to_float<float8_e5m2>,
+                               float8_to_float<float8_e5m2fnuz>,
+                               float8_to_float<float8_e8m0fnu>};
 constexpr ConvertFn kStore[] = {nullptr,
                                 nullptr,
                                 convert_loop<int32_t, int8_t>,
@@ -248,7 +265,12 @@ constexpr ConvertFn kStore[] = {nullptr,
                                 nullptr,
                                 nullptr,
                                 nullptr,
-                                nullptr};
+                                nullptr,
+                                float_to_float8<float8_e4m3fn>,
+                                float_to_float8<float8_e4m3fnuz>,
+                                float_to_float8<float8_e5m2>,
+                                float_to_float8<float8_e5m2fnuz>,
+                                float_to_float8<float8_e8m0fnu>};
 
 }  // namespace
 }  // namespace mt::cpu::MT_ISA_NS

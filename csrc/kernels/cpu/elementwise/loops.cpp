@@ -1,5 +1,6 @@
 // The tables of inner loops, compiled once for each instruction set.
 #include "kernels/cpu/elementwise/loops.h"
+#include "core/float8.h"
 
 #include <limits>
 

@@ -75,7 +75,7 @@ inline constexpr size_t kCompiledDtypes = 9;
 
 // The column of the type that `dtype` is computed in.
 inline size_t dtype_index(DType dtype) {
-    static constexpr uint8_t indices[] = {0, 1, 2, 2, 2, 3, 2, 6, 3, 4, 4, 4, 5, 7, 8};
+    static constexpr uint8_t indices[] = {0, 1, 2, 2, 2, 3, 2, 6, 3, 4, 4, 4, 5, 7, 8, 4, 4, 4, 4, 4};
     return indices[static_cast<size_t>(dtype)];
 }
 

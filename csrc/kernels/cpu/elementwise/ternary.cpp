@@ -69,7 +69,7 @@ void clamp(Call& call) {
 
 const RegisterNative registered{Takes::Any,
                                 {
-                                    {"where", infer_where, where},
+                                    {"where", infer_where, where, Takes::Stored},
                                     {"clamp", infer_clamp, clamp},
                                 }};
 

@@ -69,7 +69,7 @@ void bitwise_not(Call& call) {
 const RegisterNative registered{Takes::Any,
                                 {
                                     {"neg", infer_neg, unary<UnaryOp::Neg>},
-                                    {"abs", infer_abs, unary<UnaryOp::Abs>},
+                                    {"abs", infer_abs, unary<UnaryOp::Abs>, Takes::Stored},
                                     {"sign", infer_sign, sign},
                                     {"square", infer_square, unary<UnaryOp::Square>},
                                     {"exp", infer_float_unary, unary<UnaryOp::Exp>},
@@ -86,7 +86,7 @@ const RegisterNative registered{Takes::Any,
                                     {"round", infer_rounding, rounding<UnaryOp::Round>},
                                     {"logical_not", infer_logical_not, unary<UnaryOp::LogicalNot>},
                                     {"bitwise_not", infer_bitwise_not, bitwise_not},
-                                    {"isnan", infer_float_test, unary<UnaryOp::IsNan>},
+                                    {"isnan", infer_float_test, unary<UnaryOp::IsNan>, Takes::Stored},
                                     {"isinf", infer_float_test, unary<UnaryOp::IsInf>},
                                     {"isfinite", infer_float_test, unary<UnaryOp::IsFinite>},
                                 }};

@@ -88,7 +88,9 @@ struct ComplexOf {
 };
 
 // The type in which elements of `dtype` are combined: half precision in float32, rounded once at the end.
-inline DType combining_dtype(DType dtype) { return dtype == DType::F16 || dtype == DType::BF16 ? DType::F32 : dtype; }
+inline DType combining_dtype(DType dtype) {
+    return dtype == DType::F16 || dtype == DType::BF16 || is_float8(dtype) ? DType::F32 : dtype;
+}
 
 // Calls f with a value of a type for sums and products of `dtype`. Both wrap, so signs don't matter.
 template <class F>

@@ -73,7 +73,7 @@ void embedding_backward_kernel(Call& call) {
 }
 
 const RegisterNative registered{
-    {"embedding", infer_embedding, embedding_kernel},
+    {"embedding", infer_embedding, embedding_kernel, Takes::Stored},
     {"embedding_backward", infer_embedding_backward, embedding_backward_kernel},
 };
 

@@ -271,8 +271,8 @@ void scatter_reduce_kernel(Call& call) {
 
 const RegisterNative registered{Takes::Any,
                                 {
-                                    {"gather", infer_gather, gather_kernel},
-                                    {"scatter", infer_scatter, scatter_kernel},
+                                    {"gather", infer_gather, gather_kernel, Takes::Stored},
+                                    {"scatter", infer_scatter, scatter_kernel, Takes::Stored},
                                     {"scatter_add", infer_scatter_add, scatter_add_kernel},
                                     {"_scatter_reduce", infer_scatter, scatter_reduce_kernel},
                                 }};

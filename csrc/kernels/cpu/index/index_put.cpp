@@ -372,11 +372,11 @@ void flat_index_kernel(Call& call) {
 
 const RegisterNative registered{Takes::Any,
                                 {
-                                    {"index_select", infer_index_select, index_select_kernel},
+                                    {"index_select", infer_index_select, index_select_kernel, Takes::Stored},
                                     {"index_add", infer_index_add, index_write_kernel<true>},
-                                    {"index_copy", infer_index_copy, index_write_kernel<false>},
-                                    {"_index", infer_index, index_kernel},
-                                    {"_index_put", infer_index_put, index_put_kernel},
+                                    {"index_copy", infer_index_copy, index_write_kernel<false>, Takes::Stored},
+                                    {"_index", infer_index, index_kernel, Takes::Stored},
+                                    {"_index_put", infer_index_put, index_put_kernel, Takes::Stored},
                                     {"_flat_index", infer_flat_index, flat_index_kernel},
                                 }};
 

@@ -95,8 +95,8 @@ void masked_scatter_kernel(Call& call) {
 
 const RegisterNative registered{Takes::Any,
                                 {
-                                    {"masked_fill", infer_masked_fill, masked_fill_kernel},
-                                    {"masked_scatter", infer_masked_scatter, masked_scatter_kernel},
+                                    {"masked_fill", infer_masked_fill, masked_fill_kernel, Takes::Stored},
+                                    {"masked_scatter", infer_masked_scatter, masked_scatter_kernel, Takes::Stored},
                                 }};
 
 }  // namespace

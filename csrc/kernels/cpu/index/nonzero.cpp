@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "dispatch/op.h"
 #include "kernels/cpu/index/nonzero.h"
 #include "kernels/cpu/movement/strided_copy.h"
 
@@ -157,5 +158,10 @@ Ref<Tensor> repeat_places(const Tensor& repeats) {
     else write(out->ptr<int64_t>());
     return out;
 }
+
+namespace {
+// Its result's shape depends on data, and its kernel is called from Python.
+const RegisterNative registered{{"masked_select", nullptr, nullptr, Takes::Stored}};
+}  // namespace
 
 }  // namespace mt

@@ -54,7 +54,7 @@ void triangle_kernel(Call& call) {
 
 const RegisterNative registered{Takes::Any,
                                 {
-                                    {"cat", infer_cat, cat_kernel},
+                                    {"cat", infer_cat, cat_kernel, Takes::Stored},
                                     {"tril", infer_tril, triangle_kernel<true>},
                                     {"triu", infer_triu, triangle_kernel<false>},
                                 }};

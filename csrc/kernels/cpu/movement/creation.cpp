@@ -91,9 +91,9 @@ void eye(Call& call) {
 }
 
 const RegisterNative registered{
-    {"full", infer_full, full, Takes::Any},
+    {"full", infer_full, full, Takes::Stored},
     {"arange", infer_arange, arange},
-    {"eye", infer_eye, eye, Takes::Any},
+    {"eye", infer_eye, eye, Takes::Stored},
     {"linspace", infer_linspace, linspace},
 };
 

@@ -125,9 +125,9 @@ void triangle_indices(Call& call) {
 const RegisterOrder ordered{Order::Kept, {"flip"}};
 const RegisterNative registered{Takes::Any,
                                 {
-                                    {"flip", infer_flip, flip_kernel},
-                                    {"roll", infer_roll, roll_kernel},
-                                    {"constant_pad_nd", infer_pad, pad_kernel},
+                                    {"flip", infer_flip, flip_kernel, Takes::Stored},
+                                    {"roll", infer_roll, roll_kernel, Takes::Stored},
+                                    {"constant_pad_nd", infer_pad, pad_kernel, Takes::Stored},
                                     {"tril_indices", infer_triangle_indices, triangle_indices<true>},
                                     {"triu_indices", infer_triangle_indices, triangle_indices<false>},
                                 }};

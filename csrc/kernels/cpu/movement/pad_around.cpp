@@ -124,7 +124,7 @@ void infer_pad(Call& call) {
 }
 
 const RegisterNative registered{
-    {"_pad_around", infer_pad<false>, pad_kernel, Takes::Any},
+    {"_pad_around", infer_pad<false>, pad_kernel, Takes::Stored},
     {"_pad_around_backward", infer_pad<true>, pad_backward_kernel},
 };
 

@@ -255,8 +255,8 @@ const RegisterNative registered{Takes::Any,
                                     {"mean", infer_mean, mean_kernel},
                                     {"amax", infer_amax, extreme_kernel<ReduceOp::Max>},
                                     {"amin", infer_amin, extreme_kernel<ReduceOp::Min>},
-                                    {"any", infer_any_all, logical_kernel<ReduceOp::Max>},
-                                    {"all", infer_any_all, logical_kernel<ReduceOp::Min>},
+                                    {"any", infer_any_all, logical_kernel<ReduceOp::Max>, Takes::Stored},
+                                    {"all", infer_any_all, logical_kernel<ReduceOp::Min>, Takes::Stored},
                                 }};
 
 }  // namespace
