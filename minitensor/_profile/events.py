@@ -1,14 +1,49 @@
-"""Shares the core's one profile: between whoever takes a profile, and an onlooker that sees all events meanwhile."""
+"""Shares the core's one profile: between whoever takes a profile, and an onlooker that sees all events meanwhile.
+
+Beside the core's events a profile has ranges, parts of the program that have a name.
+"""
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from minitensor import _C
 from minitensor._profile.step_stats import Event
 
-__all__ = ["drain", "end_watch", "start", "stop", "watch"]
+__all__ = ["Range", "begin_range", "drain", "end_range", "end_watch", "note_ranges", "start", "stop", "watch"]
+
+
+class Range(NamedTuple):
+    """A part of the program that has a name; times are nanoseconds of the monotonic clock, as the core's are."""
+
+    name: str
+    start: int
+    end: int
+    thread: int
+
+
+_ranges: list[Range] | None = None  # of the profile that is taken
+
+
+def note_ranges(into: list[Range] | None) -> None:
+    """Have ranges noted from here on; None ends it."""
+    global _ranges
+    _ranges = into
+
+
+def begin_range() -> int:
+    """What `end_range` needs to know of the beginning of a range; -1 where nobody takes a profile."""
+    return time.monotonic_ns() if _ranges is not None else -1
+
+
+def end_range(name: str, start: int) -> None:
+    """Note a range that began then."""
+    if start >= 0 and _ranges is not None:
+        _ranges.append(Range(name, start, time.monotonic_ns(), threading.get_ident()))
+
 
 Onlooker: TypeAlias = Callable[[list[Event]], None]
 

@@ -174,6 +174,7 @@ def _check_pivots(pivots: Any, name: str) -> None:
 
 
 @linalg
+@autocast("same", "same")
 def lu_solve(LU: Any, pivots: Any, B: Any, *, left: bool = True, adjoint: bool = False) -> Tensor:
     """The X with A X = B from A's LU factors; X A = B if not `left`, with A^H in A's place if `adjoint`."""
     name = "linalg.lu_solve"

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from minitensor import _C
 from minitensor._C import Tensor
 from minitensor._functions.offered import from_dlpack
+from minitensor._profile.events import begin_range, end_range
 from minitensor.autograd.gradients import clear_gradients
 from minitensor.utils.hooks import RemovableHandle, add_hook
 
@@ -140,7 +141,10 @@ class Optimizer:
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop all gradients, or set them to zero if not ``set_to_none``."""
+        started = begin_range()
         clear_gradients(self._every_param(), set_to_none)
+        if started >= 0:
+            end_range(f"Optimizer.zero_grad#{type(self).__name__}.zero_grad", started)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update all parameters once; ``closure``, if given, computes the loss anew and returns it."""
@@ -153,6 +157,7 @@ class Optimizer:
         @functools.wraps(func)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             self = args[0]
+            started = begin_range()
             for pre in chain(_global_optimizer_pre_hooks.values(), self._optimizer_step_pre_hooks.values()):
                 changed = pre(self, args, kwargs)
                 if changed is None:
@@ -166,6 +171,8 @@ class Optimizer:
             for post in chain(self._optimizer_step_post_hooks.values(), _global_optimizer_post_hooks.values()):
                 post(self, args, kwargs)
             _C.end_step()
+            if started >= 0:
+                end_range(f"Optimizer.step#{type(self).__name__}.step", started)
             return out
 
         return wrapper

@@ -8,8 +8,10 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import Any
 
+from minitensor._C import float32
 from minitensor.ops import ROWS
 from minitensor.profiler.recording import Recording
+from minitensor.profiler.torch_names import aten_name
 
 __all__ = ["DeviceType", "EventList", "FunctionEvent", "FunctionEventAvg", "events_of"]
 
@@ -278,10 +280,13 @@ def _flops(op: str, shapes: list[list[int]], elements: int) -> int | None:
 def events_of(recording: Recording, *, record_shapes: bool, with_stack: bool, with_flops: bool) -> list[FunctionEvent]:
     """Make events of what was noted, each below the one around it on its thread."""
     found: list[FunctionEvent] = []
+    of_torch = repr(float32).startswith("torch.")
     for name, op, start, end, thread, file, line, _children, inputs, nbytes in recording.events:
         metas = [_meta(text) for text in inputs]
         result = max(nbytes - sum(size for _, size in metas), 0) if metas or op != "_JitLaunch" else 0
         shapes = [shape for shape, _ in metas]
+        if of_torch and name == op:
+            name = aten_name(op, shapes)
         item = metas[0][1] // (math.prod(shapes[0]) or 1) if metas else 0
         found.append(
             FunctionEvent(

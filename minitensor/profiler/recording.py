@@ -3,26 +3,13 @@
 from __future__ import annotations
 
 import functools
-import threading
-import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from minitensor._profile import events as profile_events
+from minitensor._profile.events import Range, begin_range, end_range
 
-__all__ = ["Range", "Recording", "record_function"]
-
-
-class Range(NamedTuple):
-    """A part of the program that has a name; times are nanoseconds of the monotonic clock, as the core's are."""
-
-    name: str
-    start: int
-    end: int
-    thread: int
-
-
-_ranges: list[Range] | None = None  # of the recording that is taken
+__all__ = ["Recording", "record_function"]
 
 
 class record_function:  # noqa: N801  (PyTorch's name)
@@ -35,13 +22,11 @@ class record_function:  # noqa: N801  (PyTorch's name)
         self._starts: list[int] = []
 
     def __enter__(self) -> record_function:
-        self._starts.append(time.monotonic_ns() if _ranges is not None else -1)
+        self._starts.append(begin_range())
         return self
 
     def __exit__(self, *_error: object) -> None:
-        start = self._starts.pop()
-        if start >= 0 and _ranges is not None:
-            _ranges.append(Range(self.name, start, time.monotonic_ns(), threading.get_ident()))
+        end_range(self.name, self._starts.pop())
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return the function, each call of which is a range."""
@@ -65,19 +50,17 @@ class Recording:
 
     def start(self) -> None:
         """Begin to note kernels, launches and ranges."""
-        global _ranges
         from minitensor._jit import hooks
 
         profile_events.start()
         self._gpu_profile = hooks.cuda_module("profile") if hooks.cuda_in_use() else None
         if self._gpu_profile is not None:
             self._gpu_profile.start()
-        _ranges = self.ranges
+        profile_events.note_ranges(self.ranges)
 
     def stop(self) -> None:
         """End it; what is still recorded and not run belongs to whoever looks at it."""
-        global _ranges
-        _ranges = None
+        profile_events.note_ranges(None)
         self.events = profile_events.stop()
         if self._gpu_profile is not None:
             self.gpu_events = list(self._gpu_profile.stop())

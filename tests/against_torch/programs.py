@@ -26,7 +26,7 @@ MODULES = (
     "autograd.graph", "autograd.forward_ad", "func", "random", "testing", "amp", "distributions",
     "distributions.constraints", "distributions.transforms", "distributions.kl", "profiler", "utils.tensorboard",
     "masked", "signal.windows", "overrides", "library", "sparse", "compiler", "jit", "fx", "export", "hub",
-    "distributed",
+    "distributed", "distributed.nn.functional",
 )  # fmt: skip
 
 # Why names are missing: a reason, and names by module.

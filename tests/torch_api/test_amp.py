@@ -57,6 +57,7 @@ def functions(lib):
         "bce": lambda d: f.binary_cross_entropy(t(d, 3), t(d, 3)),
         "bce_logits": lambda d: f.binary_cross_entropy_with_logits(t(d, 3), t(d, 3)),
         "kl_div": lambda d: f.kl_div(t(d, 2, 3), t(d, 2, 3), reduction="batchmean"),
+        "local_response_norm": lambda d: f.local_response_norm(t(d, 1, 2, 3, 3), 2),
         "cross_entropy": lambda d: f.cross_entropy(t(d, 3, 4), zeros),
         "nll_loss": lambda d: f.nll_loss(t(d, 3, 4), zeros),
         "margin_ranking": lambda d: f.margin_ranking_loss(t(d, 3), t(d, 3), t(d, 3)),
@@ -122,6 +123,7 @@ FLOAT32 = {
         "avg_pool3d",
         "max_pool3d",
         "reflect",
+        "local_response_norm",
         "index_copy",
         "cat",
         "gru",
@@ -150,6 +152,14 @@ def test_dtypes_against_torch(name):
             call = functions(lib)[name]
             found.append([str(call(d).dtype).split(".")[1] for d in (lib.float32, lib.bfloat16)])
     assert found[0] == found[1]
+
+
+def test_solvers_made_of_products_stay_in_float32():
+    x = mt.eye(3) * 2
+    with mt.autocast("cpu"):
+        solved = mt.linalg.lu_solve(*mt.linalg.lu_factor(x), x)
+    assert solved.dtype is mt.float32
+    assert mt.equal(solved, mt.eye(3))
 
 
 def test_the_lists_of_gpus_are_there_too():

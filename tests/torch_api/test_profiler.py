@@ -53,6 +53,45 @@ def test_events(taken):
     assert "name=mine" in repr(mine)
 
 
+def test_ranges_of_optimizers_and_loaders():
+    weight = mt.ones(2).requires_grad_()
+    optimizer = mt.optim.SGD([weight], lr=0.1)
+    loader = mt.utils.data.DataLoader([1.0, 2.0], batch_size=1)
+    with profile() as prof:
+        for batch in loader:
+            optimizer.zero_grad()
+            (weight * batch).sum().backward()
+            optimizer.step()
+    counts = {event.key: event.count for event in prof.key_averages() if event.is_user_annotation}
+    assert counts == {
+        "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__": 2,
+        "Optimizer.zero_grad#SGD.zero_grad": 2,
+        "Optimizer.step#SGD.step": 2,
+    }
+
+
+def test_names_are_pytorch_s_under_its_name():
+    before = mt._C.set_shown_package("torch")
+    try:
+        x = mt.ones(2, 2)
+        with profile() as prof:
+            with record_function("mine"):
+                mt.bmm(x[None], x[None])
+            x @ x
+            x @ x[0]
+            mt.addmm(x, x, x)
+            mt.nn.functional.log_softmax(x, 0)
+            mt.nn.functional.avg_pool1d(x[None], 2)
+            x.to(mt.float64)
+        names = [event.name for event in prof.events()]
+    finally:
+        mt._C.set_shown_package(before)
+    assert names == [
+        "mine", "aten::bmm", "aten::mm", "aten::mv", "aten::addmm", "aten::_log_softmax", "aten::avg_pool1d",
+        "aten::_to_copy",
+    ]  # fmt: skip
+
+
 def test_sums(taken):
     with profile(record_shapes=True) as prof:
         for n in (2, 3, 3):

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from minitensor import _C
-from minitensor._C import Size, Tensor, complex128, float64
+from minitensor._C import Size, Tensor, bfloat16, complex128, float16, float64
+from minitensor.amp.state import is_autocast_enabled
 from minitensor.autograd import no_grad
 from minitensor.composite import composite
 from minitensor.composite.registry import autocast, shortcut
@@ -322,6 +323,9 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 0.0001, beta: f
     channels = input.shape[1]
     squares = (input * input).reshape((input.shape[0], channels, -1)).transpose(1, 2)
     padded = pad(squares, (size // 2, (size - 1) // 2))
+    if input.dim() > 3 and is_autocast_enabled("cpu"):
+        # PyTorch takes the mean by avg_pool3d, which is computed in float32 there.
+        padded = padded.float() if padded.dtype in (float16, bfloat16) else padded
     average = avg_pool1d(padded, size, 1).transpose(1, 2).reshape(input.shape)
     return input / (average * alpha + k).pow(beta)
 

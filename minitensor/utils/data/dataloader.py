@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
 from minitensor import accelerator
+from minitensor._profile.events import begin_range, end_range
 from minitensor.random import Generator
 from minitensor.utils.data.collate import default_collate, default_convert
 from minitensor.utils.data.datapipes.datapipe import IterDataPipe, MapDataPipe
@@ -285,7 +286,11 @@ class _Iterator:
         raise NotImplementedError("{} cannot be pickled", type(self).__name__)
 
     def __next__(self) -> Any:
+        started = begin_range()
         data = self._next()
+        if started >= 0:
+            kind = "_SingleProcessDataLoaderIter" if self._workers is None else "_MultiProcessingDataLoaderIter"
+            end_range(f"enumerate(DataLoader)#{kind}.__next__", started)
         self._num_yielded += 1
         if self._iterable and self._told is not None and self._num_yielded > self._told:
             message = (
