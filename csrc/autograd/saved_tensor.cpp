@@ -11,6 +11,7 @@ SavedTensor save(Tensor& value, bool is_output, uint32_t index) {
     saved.version = version_of(value);
     saved.is_output = is_output;
     saved.index = index;
+    saved.had_history = !is_output && value.autograd && value.autograd->grad_fn;
     Ref<Tensor> kept = is_output ? detach(value) : Ref<Tensor>::borrow(&value);
     if (!saved_tensor_hooks) {
         saved.tensor = std::move(kept);
@@ -74,7 +75,10 @@ Ref<Tensor> unpack(GradNode& node, const SavedTensor& saved) {
     if (saved.packed) return unpack_by_hook(node, saved);
     Tensor& tensor = *saved.tensor;
     if (version_of(tensor) != saved.version) refuse_modified(node, saved);
-    (void)grad_fn(tensor);  // refuses a view whose history can't be known
+    const bool has_history = static_cast<bool>(grad_fn(tensor));  // refuses a view whose history can't be known
+    if (saved.had_history && !has_history)
+        fail("Trying to use a saved tensor that has been detached in-place, i.e. with .detach_(). This is not "
+             "supported, please use out-of-place `.detach()` instead");
     if (!saved.is_output) return saved.tensor;
     Ref<Tensor> result = detach(tensor);
     if (is_floating(result->dtype) || is_complex(result->dtype))

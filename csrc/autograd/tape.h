@@ -21,6 +21,7 @@ struct SavedTensor {
     Ref<Tensor> tensor;  // null: only the meta was needed
     uint32_t version = 0;
     bool is_output = false;  // kept without its own history, which would be a reference cycle
+    bool had_history = false;  // an operand that is a result: one that has none any more was detached in place
     uint32_t index = 0;      // of an output: which one
     // Where saved_tensors_hooks were in force: what `pack` made of the tensor, `unpack`, and the tensor's history.
     PyRef packed{}, unpack{};

@@ -8,7 +8,7 @@ from typing import Any
 
 from minitensor import _C
 
-__all__ = ["normal_dim", "normal_dims", "product", "sizes_of", "type_name"]
+__all__ = ["is_int", "normal_dim", "normal_dims", "product", "sizes_of", "type_name"]
 
 
 def type_name(tensor: Any) -> str:
@@ -16,6 +16,14 @@ def type_name(tensor: Any) -> str:
     if not isinstance(tensor, _C.Tensor):  # an array, which has a dtype too; the caller is told which argument it is
         raise AttributeError(f"{type(tensor).__name__} is no Tensor", name="dtype", obj=tensor)
     return _C.type_name(tensor.dtype)
+
+
+def is_int(value: Any) -> bool:
+    """Whether it's an int, or a tensor that stands for one: of integers, without dimensions and gradients."""
+    if isinstance(value, _C.Tensor):
+        whole = not (value.is_floating_point() or value.is_complex() or value.dtype is _C.bool)
+        return value.ndim == 0 and whole and not value.requires_grad
+    return hasattr(value, "__index__") and not isinstance(value, bool) and getattr(value, "shape", ()) == ()
 
 
 def normal_dim(dim: Any, rank: int) -> int:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any
 
 from minitensor import _C
-from minitensor.composite.dims import normal_dim
+from minitensor.composite.dims import is_int, normal_dim
 from minitensor.composite.registry import composite, shortcut
 from minitensor.composite.shape import atleast_1d, atleast_2d, atleast_3d, reshape, unpacked
 from minitensor.ops import movement
@@ -138,6 +139,7 @@ def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Tens
     """All ways to take r elements of a vector, in order, a row each."""
     if input.ndim != 1:
         raise RuntimeError(f"Expect a 1D vector, but got shape {list(input.shape)}")
+    r = operator.index(r)
     if r < 0:
         raise RuntimeError(f"Expect a non-negative number, but got {r}")
     if r == 0:
@@ -187,6 +189,12 @@ def split(tensor: Any, split_size_or_sections: Any = None, dim: int = 0, **more:
     size = more.pop("split_size", split_size_or_sections)
     if more or size is None:
         raise TypeError("split() takes a tensor, a size or a sequence of sizes, and a dimension")
+    if isinstance(size, Tensor):  # of any dtype, if it has one element
+        if size.numel() != 1:
+            raise TypeError(f"split(): a tensor that is a size has one element, got one of shape {list(size.shape)}")
+        size = int(size)
+    if isinstance(size, bool):
+        raise TypeError("split(): argument 'split_size' must be int or a sequence of ints, not bool")
     if not isinstance(size, int):
         return split_with_sizes(tensor, size, dim)
     shape = tensor.shape
@@ -232,6 +240,9 @@ def chunk(input: Any, chunks: int, dim: int = 0) -> tuple[Any, ...]:
     """At most `chunks` parts of equal size along dim, the last smaller."""
     if input.ndim == 0:
         raise RuntimeError("chunk expects at least a 1-dimensional tensor")
+    if not is_int(chunks):
+        raise TypeError(f"chunk(): argument 'chunks' must be int, not {type(chunks).__name__}")
+    chunks = int(chunks)
     if chunks <= 0:
         raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
     d = normal_dim(dim, input.ndim)

@@ -24,7 +24,8 @@ Tensor = _C.Tensor
 
 def dims_of(input: Any, dim: Any) -> tuple[int, ...]:
     """The dimensions that `dim` names, from 0; all for None and an empty list."""
-    given = () if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
+    one = hasattr(dim, "__index__") and not (isinstance(dim, Tensor) and dim.ndim)
+    given = () if dim is None else (dim,) if one else tuple(dim)
     named_dims = tuple(normal_dim(d, input.ndim) for d in given)
     return named_dims if given and input.ndim else tuple(range(input.ndim))
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from minitensor import _C
-from minitensor.composite.dims import normal_dim, product, sizes_of, type_name
+from minitensor.composite.dims import is_int, normal_dim, product, sizes_of, type_name
 from minitensor.composite.registry import composite
 from minitensor.ops import movement
 from minitensor.ops.elementwise import row_major
@@ -107,10 +107,13 @@ def unpacked(tensors: tuple[Any, ...]) -> tuple[Any, ...]:
 def movedim(input: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
     """The dimensions `source` moved to `destination`; the others keep their order."""
     rank = input.ndim
-    if isinstance(source, int) != isinstance(destination, int):
+    one = is_int(source)
+    if one != is_int(destination) or isinstance(source if not one else 0, Tensor):
         raise TypeError("movedim(): source and destination must both be ints or both be tuples of ints")
-    source = (source,) if isinstance(source, int) else source
-    destination = (destination,) if isinstance(destination, int) else destination
+    if isinstance(source, Sequence) and isinstance(destination, Sequence):
+        source, destination = tuple(source), tuple(destination)
+    else:
+        source, destination = (cast("int", source),), (cast("int", destination),)
     if len(source) != len(destination):
         raise RuntimeError(
             "movedim: Invalid source or destination dims: source "

@@ -153,7 +153,11 @@ log10 = unary(
     lambda g, _out, x: g / (x * math.log(10)),
     autocast=("", "float32"),
 )
-_logit = unary("_logit", "log(x / (1 - x)) of each element.", lambda g, _out, x: g / (x * (1 - x)))
+_logit = unary(
+    "_logit",
+    "log(x / (1 - x)) of each element.",
+    lambda g, _out, x: g * where((x >= 0) & (x <= 1), 1 / (x * (1 - x)), math.nan),
+)
 
 
 def _logaddexp_vjp(exp: Callable[[Any], Any]) -> Callable[..., Any]:
@@ -294,11 +298,18 @@ mish = unary(
 logsigmoid = unary(
     "logsigmoid", "The logarithm of the logistic function.", lambda g, _out, x: g * (-x).sigmoid(), **_HIDDEN
 )
+
+
+def _below_zero(x: Any) -> Any:
+    """x where it is below 0 or NaN, else 0: what is left out is not to overflow, nor to have derivatives."""
+    return where(x >= 0, 0.0, x)
+
+
 _SELU_SCALE, _SELU_ALPHA = 1.0507009873554804934193349852946, 1.6732632423543772848170429916717
 selu = unary(
     "selu",
     "elu scaled to keep mean and variance.",
-    lambda g, _out, x: g * where(x > 0, _SELU_SCALE, (_SELU_SCALE * _SELU_ALPHA) * x.exp()),
+    lambda g, _out, x: g * where(x > 0, _SELU_SCALE, (_SELU_SCALE * _SELU_ALPHA) * _below_zero(x).exp()),
     method=False,
     inplace=False,
 )
@@ -329,14 +340,14 @@ elu = elementwise(
     "elu(Tensor input, Scalar alpha=1.0)",
     "x where it is positive, alpha (e^x - 1) elsewhere.",
     lower=called("elu"),
-    vjp=lambda g, _out, x, alpha: g * where(x > 0, 1.0, alpha * x.exp()),
+    vjp=lambda g, _out, x, alpha: g * where(x > 0, 1.0, alpha * _below_zero(x).exp()),
     **_HIDDEN,
 )
 celu = elementwise(
     "celu(Tensor input, Scalar alpha=1.0)",
     "x where it is positive, alpha (e^(x / alpha) - 1) elsewhere.",
     lower=called("celu"),
-    vjp=lambda g, _out, x, alpha: g * where(x > 0, 1.0, (x / alpha).exp()),
+    vjp=lambda g, _out, x, alpha: g * where(x > 0, 1.0, (_below_zero(x) / alpha).exp()),
     method=False,
     inplace=False,
 )
@@ -485,7 +496,7 @@ def _clamp_tensor_vjp(g: Any, _out: Any, x: Any, low: Any, high: Any) -> Any:
     return (
         lambda: where((x >= low) & (x <= high), g, 0.0),
         lambda: where((x < low) & (low < high), g, 0.0),
-        lambda: where((x > high) | (low >= high), g, 0.0),
+        lambda: where((x > high) | (low > high), g, 0.0),
     )
 
 

@@ -395,7 +395,8 @@ def _segment_reduce_vjp(g: Any, out: Any, data: Any, offsets: Any, kind: int, in
         g = g / where(lengths == 0, 1, lengths)
     elif kind in (2, 3):
         # Equal extremes share the gradient; the initial value is not among them.
-        hit = (data == back(out)).to(g.dtype)
+        extreme = back(out)
+        hit = ((data == extreme) | ((data != data) & (extreme != extreme))).to(g.dtype)
         shares = g.new_zeros(out.shape).scatter_add(axis, within, where(inside < count, hit, 0.0))
         return where(inside < count, back(g / where(shares == 0, 1.0, shares)) * hit, 0.0)
     elif kind == 4:

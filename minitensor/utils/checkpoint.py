@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from enum import Enum
-from typing import Any
+from typing import Any, cast
 
 from minitensor import _C, autograd
 from minitensor._warning import users_level
@@ -246,9 +246,16 @@ class _Arguments:
     def __init__(self, args: Sequence[Any]) -> None:
         self._others = [None if isinstance(a, Tensor) else a for a in args]
         self._saved = {i: Saved(a, None) for i, a in enumerate(args) if isinstance(a, Tensor)}
+        self._with_history = [i for i in self._saved if args[i].grad_fn is not None]
 
     def get(self) -> list[Any]:
-        return [self._saved[i].get() if i in self._saved else other for i, other in enumerate(self._others)]
+        given = [self._saved[i].get() if i in self._saved else other for i, other in enumerate(self._others)]
+        if any(cast("Tensor", given[i]).grad_fn is None for i in self._with_history):
+            raise RuntimeError(
+                "Trying to use a saved tensor that has been detached in-place, i.e. with .detach_(). This is not "
+                "supported, please use out-of-place `.detach()` instead"
+            )
+        return given
 
 
 class _Reentrant(autograd.Function):

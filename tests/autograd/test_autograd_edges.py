@@ -767,3 +767,36 @@ def test_an_assigned_number_is_an_operand(lib, key):
     y.sum().backward()
     expected = [0, 0] if key is None else [0, 1]
     assert (seen, x.grad.tolist()) == ([[expected, None]], expected)
+
+
+@pytest.mark.parametrize("checkpointed", [False, True])
+def test_what_a_gradient_needs_may_not_lose_its_history(lib, checkpointed):
+    """Second derivatives would miss the part that went through it."""
+    x = leaf(lib, 3.0)
+    y = x * 1
+
+    def cube(y):
+        return y * y * y
+
+    z = lib.utils.checkpoint.checkpoint(cube, y, use_reentrant=False) if checkpointed else cube(y)
+    y.detach_()
+    with pytest.raises(RuntimeError, match="has been detached in-place"):
+        z.backward(create_graph=True)
+
+
+def test_a_compiled_function_keeps_what_had_history():
+    @minitensor.function(jit_compile=True)
+    def f(x):
+        y = x * 2
+        return y, y * y
+
+    for k in range(3):
+        x = leaf(minitensor, 3.0 + k)
+        _, z = f(x * 1 if k == 1 else x)
+        (g,) = minitensor.autograd.grad(z, x, create_graph=True)
+        assert minitensor.autograd.grad(g, x)[0].item() == 8
+        y, z = f(x)
+        y.detach_()
+        with pytest.raises(RuntimeError, match="has been detached in-place"):
+            z.backward()
+    assert f.hits >= 2

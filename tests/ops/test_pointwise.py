@@ -1,5 +1,7 @@
 """Pointwise functions against exact values, NumPy, and PyTorch's rules for dtypes, arguments and errors."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -247,3 +249,39 @@ def test_shares_of_large_numbers_in_the_logarithm_of_a_sum(function):
     function(x, y).sum().backward()
     assert x.grad.tolist() == [1, 0.5, 0]
     assert y.grad.tolist() == [0, 0.5, 0]
+
+
+def gradients(function, *values, order=1):
+    given = [mt.tensor(value, dtype=mt.float64, requires_grad=True) for value in values]
+    made = function(*given)
+    for _ in range(order):
+        made, *others = mt.autograd.grad(made.sum(), given, create_graph=True)
+    return [t.tolist() for t in (made, *others)]
+
+
+def test_gradients_of_clamp_where_bounds_meet():
+    """PyTorch 2.13 has these: a tie is the input's, and where the lower bound is above the upper one this one's."""
+    x = [0.0, 1.0, 3.0]
+    assert gradients(lambda x, b: x.clamp(min=b), x, 1.0) == [[0, 1, 1], 1]
+    assert gradients(lambda x, b: x.clamp(max=b), x, 1.0) == [[1, 1, 0], 1]
+    assert gradients(lambda x, a, b: x.clamp(a, b), x, 1.0, 1.0) == [[0, 1, 0], 0, 1]
+    assert gradients(lambda x, a, b: x.clamp(a, b), x, 2.0, 1.0) == [[0, 0, 0], 0, 3]
+    assert mt.tensor([math.nan, -1.0]).clamp(min=mt.tensor(0.0)).isnan().tolist() == [True, False]
+
+
+def test_gradients_at_nan_and_outside_of_the_domain():
+    """PyTorch's: relu passes it on, logit has none outside of [0, 1], the extremes of a segment are what is NaN."""
+    assert gradients(mt.relu, [math.nan, -1.0, 0.0, 2.0]) == [[1, 0, 0, 1]]
+    assert mt.tensor(gradients(mt.logit, [-1.0, 2.0, math.nan, 0.5])).isnan().tolist() == [[True] * 3 + [False]]
+    lengths = mt.tensor([2, 1])
+    for kind in ("max", "min"):
+        assert gradients(lambda x, k=kind: mt.segment_reduce(x, k, lengths=lengths), [math.nan, 2, 3.0]) == [[1, 0, 1]]
+
+
+def test_second_derivatives_of_what_has_pieces():
+    """What the other piece would overflow to is left out; a loss that is a square near 0 is curved there too."""
+    functional = mt.nn.functional
+    for function in (functional.elu, functional.selu, functional.celu):
+        assert gradients(function, [1e30, 800.0, 1.0, 0.0], order=2) == [[0, 0, 0, 0]]
+    curved = gradients(lambda x: functional.huber_loss(x, mt.zeros_like(x), reduction="none"), [0.0, 0.5, 2.0], order=2)
+    assert curved == [[1, 1, 0]]

@@ -655,3 +655,24 @@ def test_a_tensor_without_dimensions_is_an_int_among_sizes_and_dims():
         x.sum(dim=mt.tensor(0.0))
     with pytest.raises(mt.InvalidArgumentError, match="can't be compiled: it needs a value"):
         mt.function(lambda x, n: x.flip(n), jit_compile=True)(x, zero)
+
+
+def test_a_tensor_without_dimensions_is_an_int_where_composites_take_one():
+    x, one, two, zero = mt.arange(6.0).view(2, 3), mt.tensor(1), mt.tensor(2), mt.tensor(0)
+    for parts in (x.split(two, one), mt.split(x, mt.tensor([2.0]), 1), x.chunk(two, one), mt.unsafe_chunk(x, two, 1)):
+        assert [part.tolist() for part in parts] == [[[0, 1], [3, 4]], [[2], [5]]]
+    assert x.movedim(zero, one).tolist() == x.moveaxis(zero, -one).tolist() == x.t().tolist()
+    assert x.std(one).tolist() == [1, 1]
+    assert mt.equal(x.logsumexp(one), x.logsumexp(1))
+    assert mt.combinations(x[0], two).shape == (3, 2)
+    assert mt.nn.functional.avg_pool1d(x[None], two).tolist() == [[[0.5], [3.5]]]
+    for call in (
+        lambda: x.split(mt.tensor([1, 2]), 1),
+        lambda: x.split(True, 1),
+        lambda: x.chunk(True),
+        lambda: x.chunk(mt.tensor(2.0)),
+        lambda: x.movedim(mt.tensor([0, 1]), mt.tensor([1, 0])),
+        lambda: x.movedim(zero, [1]),
+    ):
+        with pytest.raises(TypeError):
+            call()

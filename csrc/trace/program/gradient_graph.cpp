@@ -103,6 +103,7 @@ void GradientGraph::add(const SavedTensor& saved) {
     Tensor& tensor = *saved.tensor;
     // What was written since is an error, and a view whose base was written may be one.
     if (version_of(tensor) != saved.version || (tensor.base && is_outdated(tensor))) refuse();
+    if (saved.had_history && !(tensor.autograd && tensor.autograd->grad_fn)) refuse();
     add(tensor, uint64_t{saved.is_output} << 1 | uint64_t{saved.index} << 2);
 }
 

@@ -227,6 +227,7 @@ History::SavedForm History::saved(const SavedTensor& saved) {
     form.tensor = static_cast<int32_t>(tensor(*saved.tensor));
     form.back = version_of(*saved.tensor) - saved.version;
     form.is_output = saved.is_output;
+    form.had_history = saved.had_history;
     form.index = saved.index;
     return form;
 }
@@ -297,6 +298,11 @@ void History::connect(const Nodes& nodes, Tensor* const* arguments, const std::v
         saved.tensor = tensors[static_cast<size_t>(form.tensor)];
         saved.version = version_of(*saved.tensor) - form.back;
         saved.is_output = form.is_output;
+        // Of what isn't made by the call it may differ from call to call.
+        const TensorForm& saved_form = tensors_[static_cast<size_t>(form.tensor)];
+        saved.had_history = saved_form.is_argument || saved_form.outside
+                                ? !form.is_output && saved.tensor->autograd && saved.tensor->autograd->grad_fn
+                                : form.had_history;
         saved.index = form.index;
         return saved;
     };

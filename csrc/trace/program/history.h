@@ -76,7 +76,7 @@ class History {
     struct SavedForm {
         int32_t tensor = kNone;
         uint32_t back = 0;  // how many writes ago it was saved
-        bool is_output = false;
+        bool is_output = false, had_history = false;
         uint32_t index = 0;
     };
     // Of a node all that is the same in every call, and forms of what isn't.

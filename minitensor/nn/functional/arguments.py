@@ -20,6 +20,8 @@ def ntuple(value: Any, count: int, name: str, what: str = "") -> tuple[int, ...]
         return (value,) * count
     if isinstance(value, Tensor):
         value = value.tolist()
+        if isinstance(value, int):
+            return (value,) * count
     values = tuple(value) if isinstance(value, Sequence) else None
     if values is None or not all(isinstance(v, int) or hasattr(v, "__index__") for v in values):
         raise TypeError(f"{what}(): argument '{name}' must be tuple of ints, not {type(value).__name__}")

@@ -120,8 +120,9 @@ def huber_loss(
     _warn_of_sizes(input, target)
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
-    d = (input - target).abs()
-    near = where(d > delta, 0.0, d)  # an infinite one has no part in the square's gradient
+    signed = input - target
+    d = signed.abs()
+    near = where(d > delta, 0.0, signed)  # an infinite one has no part in the square's gradient
     losses = where(d > delta, (d - 0.5 * delta) * delta, near * near * 0.5)
     if weight is not None:
         if weight.shape != input.shape:

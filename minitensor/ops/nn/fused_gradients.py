@@ -51,9 +51,9 @@ sigmoid_backward: Op = _binary(
 
 relu_backward: Op = _binary(
     "_relu_backward",
-    "grad where y, the result of relu, is larger than 0.",
+    "grad where y, the result of relu, is larger than 0 or NaN.",
     lambda g, _out, grad, y: (lambda: relu_backward(g, y), lambda: _zeros(y)),
-    lambda b, grad, y: b.select(b.compare(y, b.full(y.shape, 0.0), "GT"), grad, b.full(grad.shape, 0.0)),
+    lambda b, grad, y: b.select(b.compare(y, b.full(y.shape, 0.0), "LE"), b.full(grad.shape, 0.0), grad),
 )
 
 

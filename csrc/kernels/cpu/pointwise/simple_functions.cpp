@@ -44,7 +44,7 @@ struct Nextafter {
     template <class T> static T apply(T x, T y) { return std::nextafter(x, y); }
 };
 struct ReluBackward {
-    template <class T> static T apply(T g, T y) { return y > T(0) ? g : T(0); }
+    template <class T> static T apply(T g, T y) { return y <= T(0) ? T(0) : g; }
 };
 struct Heaviside {
     template <class T> static T apply(T x, T y) {

@@ -409,7 +409,7 @@ _FLOATS: Final[dict[str, Callable[..., X]]] = {
     "_silu_backward": _silu_backward,
     "_gelu_backward": lambda g, x: g * _gelu_slope(x),
     "_gelu_tanh_backward": lambda g, x: g * _gelu_tanh_slope(x),
-    "_relu_backward": lambda g, y: select(y > 0.0, g, 0.0),
+    "_relu_backward": lambda g, y: select(y <= 0.0, 0.0, g),
     "_squared_difference": _squared_difference,
     "_squared_difference_backward": _squared_difference_backward,
     "_logits_loss": lambda x, y: (1.0 - y) * x - _log_sigmoid(x),
