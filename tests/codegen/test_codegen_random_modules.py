@@ -29,7 +29,7 @@ class Generator:
 
     def dims(self):
         rank = self.rng.choice([0, 1, 1, 2, 2, 2, 3, 4])
-        return tuple(self.rng.choice([1, 2, 3, 5, 8, 16, 17, 33]) for _ in range(rank))
+        return tuple(self.rng.choice([1, 2, 3, 5, 8, 16, 17, 33, 100 if rank < 3 else 4]) for _ in range(rank))
 
     def pick(self, want=lambda i: True):
         found = [i for i in self.known if want(i)]
@@ -168,6 +168,23 @@ class Generator:
             return None
         return self.b.dynamic_slice(x, starts, [self.rng.randint(1, n) for n in x.dims])
 
+    def dynamic_update_slice(self):
+        x = self.pick(lambda i: len(i.dims) > 0)
+        if x is None:
+            return None
+        window = self.b.broadcast(self.b.constant(1, x.dtype), [self.rng.randint(1, n) for n in x.dims], ())
+        starts = [self.b.constant(self.rng.randint(-1, n), "s64") for n in x.dims]
+        return self.b.dynamic_update_slice(x, window, starts)
+
+    def call(self):
+        """A function that is a loop of the core."""
+        x = self.pick(lambda i: i.dtype in ("f32", "f64"))
+        if x is None:
+            return None
+        name = self.rng.choice(["sin", "erf", "atan", "frac", "hypot", "remainder", "softplus"])
+        count = {"hypot": 2, "remainder": 2, "softplus": 3}.get(name, 1)
+        return self.b.elementwise_call(name, x, *(self.pick(lambda i: i.shape == x.shape) for _ in range(count - 1)))
+
     def gather(self):
         x, i = self.pick(lambda i: len(i.dims) > 0), self.index()
         if x is None or i is None:
@@ -200,7 +217,7 @@ STEPS = [
     Generator.broadcast, Generator.broadcast, Generator.reshape, Generator.reshape, Generator.transpose,
     Generator.slice, Generator.reverse, Generator.pad, Generator.concatenate, Generator.iota,
     Generator.constant, Generator.reduce, Generator.reduce, Generator.normalise, Generator.dynamic_slice,
-    Generator.gather, Generator.scatter,
+    Generator.gather, Generator.scatter, Generator.dynamic_update_slice, Generator.call, Generator.call,
 ]  # fmt: skip
 
 
