@@ -76,9 +76,9 @@ def _quantile(input: Any, q: Any, dim: int | None, keepdim: bool, interpolation:
         )
     if not isinstance(q, Tensor):
         q = _C.tensor_from_data(q, input.dtype, input.device, True)
-    if q.dtype is not input.dtype:
+    elif q.dtype is not input.dtype:
         raise RuntimeError(f"{name}() q tensor must be same dtype as the input tensor")
-    if not bool(_C.all_slices((q >= 0) & (q <= 1)).all()):
+    elif not bool(_C.all_slices((q >= 0) & (q <= 1)).all()):
         raise RuntimeError(f"{name}() q values must be in the range [0, 1]")
     place = 0 if dim is None else normal_dim(dim, input.ndim)
     if dim is None or input.ndim == 0:

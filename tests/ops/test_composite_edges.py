@@ -2,6 +2,8 @@
 
 import pytest
 
+import minitensor as mt
+
 
 @pytest.fixture(params=["minitensor", "torch"])
 def lib(request):
@@ -168,3 +170,10 @@ def test_what_is_no_tensor_may_be_saved_where_nobody_wants_a_gradient(lib):
             return x * 2
 
     assert Saves.apply(lib.ones(2), "text").tolist() == [2, 2]
+
+
+def test_quantiles_of_numbers_are_compiled():
+    """Only of tensors have their values to be read."""
+    x = mt.arange(40.0).reshape(4, 10).sin()
+    for program in (lambda x: x.quantile(0.3, dim=1), lambda x: mt.nanquantile(x, 1)):
+        assert mt.equal(mt.function(program, jit_compile=True)(x), program(x))
