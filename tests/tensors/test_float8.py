@@ -2,6 +2,9 @@
 
 import copy
 import pickle
+import subprocess
+import sys
+import textwrap
 
 import numpy as np
 import pytest
@@ -185,3 +188,16 @@ def test_gradients_go_through_conversions():
     x = mt.tensor([1.3, 2.6]).requires_grad_()
     (x.to(mt.float8_e4m3fn).float() * mt.tensor([2.0, 3.0])).sum().backward()
     assert x.grad.tolist() == [2.0, 3.0]
+
+
+def test_calls_look_for_them_once_one_is_used():
+    """What a program pays that has none is a load and a branch."""
+    code = """
+        import minitensor as mt
+        from minitensor import _C
+        assert repr(mt.float8_e5m2) == "minitensor.float8_e5m2" and mt.float8_e5m2.itemsize == 1
+        assert not _C.asks_for_float8()
+        mt.ones(2, dtype=mt.float8_e5m2)
+        assert _C.asks_for_float8()
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True)

@@ -73,7 +73,10 @@ DType dtype_of(PyObject* self) {
     if (__builtin_expect(is_float8(dtype), 0)) float8_was_named = true;
     return dtype;
 }
-const DTypeInfo& info_of(PyObject* self) { return named_of(self) ? named_of(self)->info : info(dtype_of(self)); }
+// What is only described is no reason to ask every call for floats of eight bits.
+const DTypeInfo& info_of(PyObject* self) {
+    return named_of(self) ? named_of(self)->info : info(reinterpret_cast<DTypeObject*>(self)->dtype);
+}
 uint8_t category_of(PyObject* self) { return info_of(self).category; }
 
 PyObject* dtype_repr(PyObject* self) {
@@ -449,9 +452,15 @@ PyObject* py_can_cast(PyObject*, PyObject* args) {
     });
 }
 
-PyObject* py_type_name(PyObject*, PyObject* dtype) {
-    return guarded([&] { return PyUnicode_FromString(torch_type_name(dtype_from(dtype))); });
+PyObject* py_type_name(PyObject*, PyObject* object) {
+    return guarded([&] {
+        const bool plain = is_dtype(object) && !named_of(object);
+        const DType dtype = plain ? reinterpret_cast<DTypeObject*>(object)->dtype : dtype_from(object);
+        return PyUnicode_FromString(torch_type_name(dtype));
+    });
 }
+
+PyObject* py_asks_for_float8(PyObject*, PyObject*) { return PyBool_FromLong(float8_was_named); }
 
 PyObject* py_default_device(PyObject*, PyObject*) { return device_object(default_device()); }
 PyObject* py_set_default_device(PyObject*, PyObject* device) {
@@ -467,6 +476,8 @@ PyMethodDef dtype_functions[] = {
     {"can_cast", method<py_can_cast>(), METH_VARARGS, "can_cast(from_, to)"},
     {"type_name", method<py_type_name>(), METH_O,
      "type_name(dtype)\n--\n\nPyTorch's name of a dtype in its messages: Float, Long, Byte."},
+    {"asks_for_float8", method<py_asks_for_float8>(), METH_NOARGS,
+     "Whether calls look for floats of eight bits, which takes some nanoseconds: from their first use on."},
     {"set_shown_package", method<py_set_shown_package>(), METH_O,
      "set_shown_package(name): dtypes and sizes are shown as that package's; the name before."},
     {"get_default_device", method<py_default_device>(), METH_NOARGS,
