@@ -1,6 +1,6 @@
 """Check the transcendental functions on every input: ``python -m benchmarks.exhaustive exp``.
 
-Eager results are held against compiled ones (equal bits; any NaN equals any other) and against the exact value (at most
+Eager results are compared with compiled ones (equal bits; any NaN equals any other) and with the exact value (at most
 two representable numbers from the correctly rounded one). float32 inputs are all 2^32 of them, or each ``--step``-th.
 Of float64, upper halves are taken the same way, with pseudo-random lower halves. The exit status is 1 if anything is
 wrong.

@@ -154,7 +154,7 @@ def is_anomaly_enabled() -> bool:
 
 
 def is_anomaly_check_nan_enabled() -> bool:
-    """Whether gradients are looked at for NaN in anomaly mode."""
+    """Whether gradients are checked for NaN in anomaly mode."""
     return _C.anomaly()[1]
 
 

@@ -64,7 +64,7 @@ _report: Report | None = None
 def _bits_of(options: JitOptions) -> int:
     """What the core reads from a compiler's number: what may not wait, what goes by the policy, and how careful it is.
 
-    Who looks at what is compiled, or wants other numbers than those of eager code, has everything compiled.
+    Who observes what is compiled, or wants other numbers than those of eager code, has everything compiled.
     """
     o = options
     looked_at = o.looks_inside
@@ -424,7 +424,7 @@ def start_from_environment() -> None:
             _default_options = _default_options.replace(hlo_profile=True)
     current_compiler()
     if _default_options.auto_jit:
-        # What is looked at is compiled here.
+        # What is observed is compiled here.
         kept = _C.options_id() & 7 in (programs.BY_POLICY, programs.BY_POLICY | programs.CAREFUL)
         programs.begin(_C.options_id(), _default_options.persistent_cache_directory if kept else None)
 

@@ -193,7 +193,7 @@ OP_GROUPS: dict[str, frozenset[str]] = {
 """What groups of ops are called in flags: the kinds of their rows."""
 
 CODEGEN_FLAGS = ("fast_math", "reduce_precision", "disable_constant_folding")
-"""The flags that the code of a module depends on; all others only choose modules or look at them."""
+"""The flags that the code of a module depends on; all others only choose or observe modules."""
 
 LOG_MODULES: dict[str, str] = {
     "codegen": "1: kernels, scratch memory and times of each module; 2: its steps and buffers",
@@ -352,7 +352,7 @@ class JitOptions:
         True,
         "Hold the time of each cluster against that of its ops, which run one by one a few times for that; a cluster "
         "that loses is not launched any more. Of a whole program record only what pays: what it does from one look "
-        "at a value to the next is held against its eager run in the same way, and all that recording and compiling "
+        "at a value to the next is timed against its eager run in the same way, and all that recording and compiling "
         "take is at no time more than a small share of the time that the program has run. Without it everything is "
         "recorded.",
     )
@@ -436,14 +436,14 @@ class JitOptions:
 
     @property
     def looks_inside(self) -> bool:
-        """Whether somebody looks at the numbers that clusters read and give."""
+        """Whether somebody observes the numbers that clusters read and give."""
         return bool(
             self.check_cluster_input_numerics or self.check_cluster_output_numerics or self.print_cluster_outputs
         )
 
     @property
     def writes_stages(self) -> bool:
-        """Whether somebody looks at what modules are at each stage, as text or in pictures."""
+        """Whether somebody observes what modules are at each stage, as text or in pictures."""
         texts = self.dump_hlo_as_text, self.dump_hlo_as_dot, self.dump_hlo_pass_re, self.dump_hlo_module_re
         return self.dump_to is not None or self.generate_hlo_graph is not None or any(texts)
 

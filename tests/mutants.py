@@ -1,4 +1,4 @@
-"""Small defects for `scripts/mutate`: where one can be put, and how the code says that a test comes by there.
+"""Small defects for `scripts/mutate`: where one can be put, and how the code says that a test reaches it.
 
 Python is changed by the operators of cosmic-ray (PyPI), C++ by a few of our own. All of C++'s are compiled at once:
 each is an expression that is chosen when the process starts, so a defect costs no build.
@@ -214,7 +214,7 @@ def python_mutant(text: str, rng: random.Random) -> Mutant | None:
 
 
 def probed(text: str, mutants: dict[int, Mutant]) -> str:
-    """Python code that says where it comes by, on the same lines."""
+    """Python code that says what it reaches, on the same lines."""
     lines = [line.encode() for line in text.split("\n")]
     tree = _positions(ast.parse(text))
     inserts = []

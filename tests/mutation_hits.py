@@ -1,4 +1,4 @@
-"""Which places of `scripts/mutate` each test comes by: a plugin of pytest, and what the places call."""
+"""Which places of `scripts/mutate` each test reaches: a plugin of pytest, and what the places call."""
 
 from __future__ import annotations
 

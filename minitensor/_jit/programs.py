@@ -44,7 +44,7 @@ class Begun:
         self.flags = os.environ.get("MT_JIT_FLAGS", "")
         self.pid = os.getpid()
         self.trusted: bool | None = None
-        """Whether code from the folder is run, once that has been looked at."""
+        """Whether code from the folder is run, once that has been checked."""
         self.recalled = 0
         """How many plans were taken from there."""
 

@@ -1,4 +1,4 @@
-"""Shares the core's one profile: between whoever takes a profile, and an onlooker that sees all events meanwhile.
+"""Shares the core's one profile: between whoever takes a profile, and a listener that sees all events meanwhile.
 
 Beside the core's events a profile has ranges, parts of the program that have a name.
 """
@@ -45,17 +45,17 @@ def end_range(name: str, start: int) -> None:
         _ranges.append(Range(name, start, time.monotonic_ns(), threading.get_ident()))
 
 
-Onlooker: TypeAlias = Callable[[list[Event]], None]
+Listener: TypeAlias = Callable[[list[Event]], None]
 
-_onlooker: Onlooker | None = None
+_listener: Listener | None = None
 _taken: list[Event] | None = None
-"""What the profile has that is taken beside the onlooker; None if there is none."""
+"""What the profile has that is taken beside the listener; None if there is none."""
 
 
 def start() -> None:
     """Begin to take a profile; RuntimeError where another one is taken already."""
     global _taken
-    if _onlooker is None:
+    if _listener is None:
         _C.start_profile()
         return
     if _taken is not None:
@@ -69,41 +69,41 @@ def stop() -> list[Event]:
     global _taken
     drain()
     events, _taken = _taken, None
-    if _onlooker is None:
+    if _listener is None:
         return [*(events or ()), *_C.stop_profile()]
     if events is None:
         raise RuntimeError("no profile is being taken")
     return events
 
 
-def watch(onlooker: Onlooker) -> bool:
-    """Give an onlooker all events from here on, now and then; False where a profile is being taken."""
-    global _onlooker
-    if _onlooker is not None:
+def watch(listener: Listener) -> bool:
+    """Give a listener all events from here on, now and then; False where a profile is being taken."""
+    global _listener
+    if _listener is not None:
         return False
     try:
         _C.start_profile()
     except RuntimeError:
         return False
-    _onlooker = onlooker
+    _listener = listener
     return True
 
 
 def end_watch() -> None:
-    """Give the onlooker what is left. A profile that is taken beside it goes on."""
-    global _onlooker
+    """Give the listener what is left. A profile that is taken beside it goes on."""
+    global _listener
     drain()
-    _onlooker = None
+    _listener = None
     if _taken is None:
         _C.stop_profile()
 
 
 def drain() -> None:
-    """Give the onlooker, and who takes a profile, what there is so far."""
-    if _onlooker is None:
+    """Give the listener, and who takes a profile, what there is so far."""
+    if _listener is None:
         return
     events = list(_C.take_profile())
     if _taken is not None:
         _taken.extend(events)
     if events:
-        _onlooker(events)
+        _listener(events)

@@ -134,7 +134,7 @@ class GradScaler:
         """Unscale the gradients, unless that was done, and call ``optimizer.step`` if all of them are finite.
 
         Returns what that returns, None where the step is skipped. RuntimeError with a closure, for a second time since
-        ``update``, and in a function that is compiled as a whole, which can't look at the gradients.
+        ``update``, and in a function that is compiled as a whole, which can't read the gradients.
         """
         if not self._enabled:
             return optimizer.step(*args, **kwargs)

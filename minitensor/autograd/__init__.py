@@ -1,4 +1,4 @@
-"""Automatic differentiation: gradients, gradient modes, custom functions, and a look at the graph."""
+"""Automatic differentiation: gradients, gradient modes, custom functions, and reading the graph."""
 
 import importlib
 from typing import Any

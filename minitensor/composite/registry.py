@@ -32,7 +32,7 @@ class Composite:
 
 
 class LateSignature(inspect.Signature):
-    """A signature that is worked out when somebody looks at it: at import there are hundreds, and nobody looks."""
+    """A signature that is made when somebody reads it: at import there are hundreds, and nobody reads them."""
 
     def __init__(self, make: Callable[[], inspect.Signature]) -> None:
         """`make()` gives the signature."""
@@ -94,7 +94,7 @@ def autocast(cpu: str, gpu: str) -> Callable[[_Function], _Function]:
 
     "lower" casts them to its dtype, "float32" to that, "widest" to the widest dtype among them, "same" leaves them: the
     function then runs with autocast off. With "" the calls inside are cast, each by its own rule. The public form of
-    the function looks at this, so it costs nothing otherwise.
+    the function reads this, so it costs nothing otherwise.
     """
 
     def enter(made: _Function) -> _Function:

@@ -125,7 +125,7 @@ def entries_below(n: int, diag: int) -> int:
 
 
 class lazy_property:  # noqa: N801  (PyTorch's name)
-    """A property that is computed by the first look at it, with gradients, and then kept by the instance."""
+    """A property that is computed when it is first read, with gradients, and then kept by the instance."""
 
     def __init__(self, wrapped: Callable[[Any], Any]) -> None:
         """`wrapped`: the method that computes it."""

@@ -57,7 +57,7 @@ def not_implemented(x: Any, kernel: str) -> None:
 def fail_where(info: Any, name: str, says: Callable[[int], str], error: type[RuntimeError] = LinAlgError) -> None:
     """Raise for the first matrix whose `info` isn't zero.
 
-    It looks at once, while recording too: programs catch the error and try another way, so it can't wait for the flush.
+    It checks at once, while recording too: programs catch the error and try another way, before any flush.
     The forms that end in `_ex` don't look unless they're asked to.
     """
     info = _C.all_slices(info)  # so that the error names the first of all matrices

@@ -143,7 +143,7 @@ ROWS: dict[str, Row] = {}
 def underived(what: str) -> Callable[..., Any]:
     """The `vjp` of an op of up to three operands whose derivative isn't implemented.
 
-    Its result requires grad, and a backward pass that comes by raises NotImplementedError.
+    Its result requires grad, and a backward pass that reaches it raises NotImplementedError.
     """
 
     def vjp(_g: Any, _out: Any, _a: Any = None, _b: Any = None, _c: Any = None, *_params: Any) -> Any:

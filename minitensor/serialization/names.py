@@ -161,7 +161,7 @@ def _layout(name: Any) -> Any:
 
 
 def _rebuild_sparse(layout: Any, parts: Any) -> Tensor:
-    """A sparse tensor of its components, whose indices are looked at: a file may say anything."""
+    """A sparse tensor of its components, whose indices are checked: a file may say anything."""
     from minitensor.sparse.creation import sparse_compressed_tensor, sparse_coo_tensor
 
     known = isinstance(layout, layouts.layout) and layout is not layouts.strided

@@ -142,7 +142,7 @@ def sparse_compressed_tensor(
     The elements of row (or column) i are `values[compressed_indices[i]:compressed_indices[i + 1]]`, in the columns (or
     rows) that `plain_indices` names there; of the last two layouts each is a block `[block rows, block columns]`.
     Batch dimensions come first in all three, dense dimensions last in `values`. The values of the indices are only
-    looked at by `check_invariants`. RuntimeError for components that don't fit each other.
+    checked if `check_invariants`. RuntimeError for components that don't fit each other.
     """
     if layout not in COMPRESSED:
         raise RuntimeError(
@@ -186,7 +186,7 @@ def _compressed(
 
 
 def _check_shapes(layout: Any, compressed: Any, plain: Any, values: Any, size: tuple[int, ...]) -> None:
-    """What costs nothing is always looked at."""
+    """What costs nothing is always checked."""
     from minitensor.sparse import invariants
 
     batch, blocks = compressed.ndim - 1, 2 if layout in BLOCKS else 0

@@ -218,7 +218,7 @@ def _times_dense(sparse: Any, dense: Any) -> Any:
     if dense.ndim == len(shape) and tuple(dense.shape) == shape:
         return build(pattern, elements_of(sparse) * at_places(dense, pattern))
     coo = coo_of(pattern)
-    flat_places(pattern)  # which looks at the indices
+    flat_places(pattern)  # which checks the indices
     factor = dense.expand(shape)[tuple(coo.indices[0][: coo.sparse_dim])]
     values = flat_elements(pattern, elements_of(sparse)) * factor
     return build(pattern, values if pattern.is_coo else values.reshape(pattern.values_shape))

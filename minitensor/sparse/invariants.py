@@ -1,4 +1,4 @@
-"""What the components of a sparse tensor must be, and whether that is looked at when one is made."""
+"""What the components of a sparse tensor must be, and whether that is checked when one is made."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _always = False
 
 
 class check_sparse_tensor_invariants:  # noqa: N801  (PyTorch's name)
-    """Whether making a sparse tensor looks at its indices: for a block of code, for a function, or from now on.
+    """Whether making a sparse tensor checks its indices: for a block of code, for a function, or from now on.
 
-    They are not looked at by default. What reads elements checks indices anyway: wrong ones are an error.
+    They are not checked by default. What reads elements checks indices anyway: wrong ones are an error.
     """
 
     def __init__(self, enable: bool = True) -> None:
@@ -26,12 +26,12 @@ class check_sparse_tensor_invariants:  # noqa: N801  (PyTorch's name)
 
     @staticmethod
     def is_enabled() -> bool:
-        """Whether they are looked at."""
+        """Whether they are checked."""
         return _always
 
     @staticmethod
     def enable() -> None:
-        """Look at them from now on."""
+        """Check them from now on."""
         global _always
         _always = True
 
@@ -70,7 +70,7 @@ class check_sparse_tensor_invariants:  # noqa: N801  (PyTorch's name)
 
 
 def wants_checks(given: bool | None) -> bool:
-    """Whether a call that was given `check_invariants` looks at its indices."""
+    """Whether a call that was given `check_invariants` checks its indices."""
     return _always if given is None else bool(given)
 
 

@@ -70,7 +70,7 @@ class Launcher:
     def plan(self, nodes: Sequence[Any], leaves: Sequence[Any], scalars: Sequence[Any]) -> tuple[Any, ...]:
         """The plan of a trace, in the form that the core reads.
 
-        Steps, deferred results, bounds checks, account, whether launches are held against their ops, and what keeps
+        Steps, deferred results, bounds checks, account, whether launches are timed against their ops, and what keeps
         the plan on disk or None.
         """
         _C._compiler_point()

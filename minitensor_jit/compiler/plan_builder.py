@@ -269,7 +269,7 @@ class PlanBuilder:
         return found
 
     def observer(self, name: str, graph: Graph, ready: Ready, device: str) -> Observer | None:
-        """Who looks at the runs of a launch."""
+        """Who observes the runs of a launch."""
         lowered, executable, dump = ready.lowered, ready.executable, ready.dump
         found: list[Observer | None] = [observer_for(self.options, name, graph, lowered, executable, dump)]
         if self.options.verify:

@@ -30,7 +30,7 @@ class LaunchStep(NamedTuple):
     guarded: bool
     """Whether an op inside can fail: then all run again, one by one."""
     observer: Any
-    """What looks at its results, or None."""
+    """What observes its results, or None."""
     may_lose: bool
     """Whether its ops may run in its place, if these are faster."""
     program: Any

@@ -18,7 +18,7 @@ class ConditionalSimplifier:
     name = "conditional"
 
     def run(self, module: Module) -> bool:
-        """Look at every computation, callees first."""
+        """Visit every computation, callees first."""
         changed = False
         for computation in module.computations:
             for i in [i for i in computation.instructions if i.opcode == "conditional"]:

@@ -127,7 +127,7 @@ def stages(
     found["expansion"] = [
         # First: what convolutions become are no products of the program's.
         *([TensorFloat32()] if tf32 else []),
-        # Later passes look at one computation only.
+        # Later passes visit one computation only.
         CallInliner(),
         # The expander and the kernels know one order of dimensions.
         ConvolutionCanonicalization(),
@@ -139,7 +139,7 @@ def stages(
         LoopCalls(),
     ]
     found["simplification"] = [
-        # What is dead must not be looked at, and what is equal must look equal to the rules that compare operands.
+        # What is dead must not be visited, and what is equal must look equal to the rules that compare operands.
         DeadCodeElimination(),
         CommonSubexpressionElimination(),
         # Simplification exposes constants, and folding exposes rules.

@@ -108,7 +108,7 @@ def isolate(
     return None
 
 
-# In so many turns of a loop, what runs there is looked at one by one.
+# In so many turns of a loop, what runs there is compared one by one.
 _TURNS = 3
 
 

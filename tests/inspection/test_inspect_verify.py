@@ -1,4 +1,4 @@
-"""Launches held against their ops one by one: nothing differs, unless a kernel is wrong."""
+"""Launches compared with their ops one by one: nothing differs, unless a kernel is wrong."""
 
 import pickle
 import threading

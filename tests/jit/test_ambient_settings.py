@@ -444,9 +444,9 @@ def test_settings_are_read_by_those_who_make_calls():
             "gradient_graph.cpp", "backward_program.cpp", "whole_backward.cpp",
         },
     }  # fmt: skip
-    for room, allowed in readers.items():
-        found = {p.name for p in (ROOT / "csrc" / room).rglob("*.*") if "dispatch/settings.h" in includes(p)}
-        assert found - allowed == set(), room
+    for folder, allowed in readers.items():
+        found = {p.name for p in (ROOT / "csrc" / folder).rglob("*.*") if "dispatch/settings.h" in includes(p)}
+        assert found - allowed == set(), folder
 
 
 def test_the_compiler_and_the_rows_read_no_settings():
@@ -455,7 +455,7 @@ def test_the_compiler_and_the_rows_read_no_settings():
         r"get_default_dtype|get_default_device|is_inference_mode|get_float32_matmul_precision"
         r"|matmul_precision\(\)|are_deterministic|get_deterministic|allow_tf32\b"
     )
-    folders = [ROOT / "minitensor" / "ops", *((ROOT / "minitensor_jit") / room for room in (
+    folders = [ROOT / "minitensor" / "ops", *((ROOT / "minitensor_jit") / folder for folder in (
         "cache", "clustering", "codegen", "compiler", "ir", "lowering", "passes", "runtime"
     ))]  # fmt: skip
     found = [

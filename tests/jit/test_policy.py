@@ -470,7 +470,7 @@ def test_what_recording_may_lose_is_bounded(level):
 
 
 def test_a_loop_without_looks_goes_by_the_account():
-    """Its parts are compiled, held against eager ones of as many calls, and dropped where they lose."""
+    """Its parts are compiled, timed against eager ones of as many calls, and dropped where they lose."""
     for faster in ("recorded", "eager"):
         clock = Clock(recorded=1000, eager=2000) if faster == "recorded" else Clock(recorded=2000, eager=1000)
         with long_program(clock):

@@ -34,7 +34,7 @@ _global_backward_hooks: _Hooks = OrderedDict()
 _global_is_full_backward_hook: bool | None = None
 
 GLOBAL_HOOKS = (_global_forward_pre_hooks, _global_forward_hooks, _global_backward_pre_hooks, _global_backward_hooks)
-"""Those of all modules, which every call of a module looks at."""
+"""Those of all modules, which every call of a module runs."""
 
 _C.set_global_module_hooks(GLOBAL_HOOKS)
 

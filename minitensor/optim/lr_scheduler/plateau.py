@@ -1,4 +1,4 @@
-"""A scheduler that looks at a metric."""
+"""A scheduler that follows a metric."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class ReduceLROnPlateau(LRScheduler):
         self.num_bad_epochs = 0
 
     def step(self, metrics: Any, epoch: int | None = None) -> None:  # type: ignore[override]
-        """Look at a metric, a number or a tensor of one element, and set the learning rates."""
+        """Take a metric, a number or a tensor of one element, and set the learning rates."""
         current = float(metrics)
         if epoch is None:
             epoch = self.last_epoch + 1

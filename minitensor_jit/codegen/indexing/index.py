@@ -187,7 +187,7 @@ class Space:
             return 0, atom.extent - 1
         if isinstance(atom, DynamicIndex):
             return 0, atom.high
-        # Kept: quotients of quotients would be looked at again and again.
+        # Kept: quotients of quotients would be visited again and again.
         known = self._atom_ranges.get(atom)
         if known is None:
             low, high = self.range(atom.lin)

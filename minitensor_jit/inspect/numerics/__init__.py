@@ -1,1 +1,1 @@
-"""Looks at the numbers of launches: checks them, prints them, and holds them against the ops run one by one."""
+"""The numbers of launches: checked, printed, and compared with those of the ops run one by one."""

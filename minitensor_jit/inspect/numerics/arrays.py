@@ -1,4 +1,4 @@
-"""NumPy arrays over the memory of launches, for those who look at what compiled code reads and writes."""
+"""NumPy arrays over the memory of launches, for observers of what compiled code reads and writes."""
 
 from __future__ import annotations
 

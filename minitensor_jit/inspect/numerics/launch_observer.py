@@ -1,4 +1,4 @@
-"""Looks at the arrays of launches: to check their numbers, to print them, or to save what a module first ran on.
+"""Observes the arrays of launches: to check their numbers, to print them, or to save what a module first ran on.
 
 For `--check_cluster_input_numerics`, `--check_cluster_output_numerics`, `--print_cluster_outputs` and dumps. A launch
 without an observer does not even ask for one.

@@ -15,7 +15,7 @@ from ...ir.shape import Shape
 __all__ = ["NarrowProducts"]
 
 _MOVES: Final = opcodes_with(Trait.MOVES) | {"copy"}
-# How many instructions are looked at behind a product, and in front of its operands.
+# How many instructions are searched behind a product, and in front of its operands.
 _MAX_BEHIND: Final = 64
 _MAX_MOVES: Final = 32
 

@@ -32,7 +32,7 @@ class WhileLoopInvariantCodeMotion:
         self.decisions: list[Refusal] = []
 
     def run(self, module: Module) -> bool:
-        """Look at the loops of every computation, inner ones first."""
+        """Visit the loops of every computation, inner ones first."""
         changed = False
         for computation in module.computations:
             for loop in [i for i in computation.instructions if i.opcode == "while"]:

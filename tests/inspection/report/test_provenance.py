@@ -34,7 +34,7 @@ def test_notes_go_through_line_numbers():
     assert with_notes(assembly, names) == "f.1:\n\tmovl\t$1, (%rdi)\t# one\n\tnop\n\tretq\n"
 
 
-def test_a_profile_can_be_taken_beside_an_onlooker():
+def test_a_profile_can_be_taken_beside_a_listener():
     import minitensor as mt
 
     seen = []
