@@ -4,7 +4,8 @@ The report is one HTML file: the program's lines, graphs and modules at each sta
 times, memory and a timeline. It is written however the program ends, and its status is passed on. `MT_JIT_FLAGS` has
 its effect; without an `--auto_jit` in it, everything that can be compiled is.
 
-`--diff A B` compares two reports, `--json FILE` prints the data of one, and `--hlo FILE#MODULE` the HLO of a module.
+`--diff A B` compares two reports, as text or, with `-o FILE.html`, as a page. `--json FILE` prints the data of one, and
+`--hlo FILE#MODULE` the HLO of a module.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pathlib import Path
 
 from minitensor_jit.flags import ENVIRONMENT_VARIABLE, FlagError, parse_flags
 from minitensor_jit.inspect.report_page.difference import difference
+from minitensor_jit.inspect.report_page.difference_page import difference_page
 from minitensor_jit.inspect.report_page.packing import NotAReportError, module_text, read_end, read_report, with_end
 from minitensor_jit.inspect.report_page.write import probe, write_page
 
@@ -71,7 +73,12 @@ def _note_end(output: str, status: int) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the tool; return its exit status: that of the program, or 2 for what can't be read or written."""
     parser = argparse.ArgumentParser(prog="python -m minitensor_jit.tools.report", description=__doc__)
-    parser.add_argument("-o", "--output", metavar="FILE", help="where the report goes (default: SCRIPT.report.html)")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="where the report, or what --diff finds, goes (default: SCRIPT.report.html)",
+    )
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--diff", nargs=2, metavar=("A", "B"), help="compare two reports")
     what.add_argument("--json", metavar="FILE", help="print the data of a report")
@@ -83,11 +90,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if options.diff:
             first, second = (read_report(path)[0] for path in options.diff)
-            text = difference(first, second, *options.diff)
-            if options.output:
-                Path(options.output).write_text(text, encoding="utf-8")
+            if options.output and options.output.endswith((".html", ".htm")):
+                write_page(options.output, difference_page(first, second, *options.diff))
+            elif options.output:
+                Path(options.output).write_text(difference(first, second, *options.diff), encoding="utf-8")
             else:
-                sys.stdout.write(text)
+                sys.stdout.write(difference(first, second, *options.diff))
             return 0
         if options.json:
             data, parts = read_report(options.json)

@@ -1,70 +1,111 @@
-"""What differs between two reports, for a terminal."""
+"""What differs between two reports: sections, as text for a terminal. `difference_page` shows them in a browser."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["difference"]
+__all__ = ["Section", "about", "compare", "difference"]
 
 _LIMIT = 20
+_NOTABLE = 0.05
+"""Ratios that are nearer to one say nothing: so much the times of two runs differ anyway."""
 
 
-def difference(first: dict[str, Any], second: dict[str, Any], first_name: str = "A", second_name: str = "B") -> str:
-    """A table of what can be compared, and lists of what is in one of two runs only."""
-    lines = [f"A: {first_name}: {_about(first)}", f"B: {second_name}: {_about(second)}", ""]
-    lines += _table([("", "A", "B", "B / A"), *_figures(first, second)])
-    lines += _settings(first, second)
-    lines += _sets("Left eager", first, second, _eager)
-    lines += _sets("Not fused", first, second, _refusals)
-    lines += _sets("Compiled again", first, second, _recompiles)
-    lines += _kernels(first, second)
-    lines += _program_lines(first, second)
-    return "\n".join(lines) + "\n"
+@dataclass(frozen=True)
+class Section:
+    """What differs in one regard: settings, a table whose first row is its head, and what only one of the runs has."""
+
+    title: str
+    settings: tuple[tuple[str, str, str], ...] = ()
+    """Each with its value in A and in B."""
+    table: tuple[tuple[str, ...], ...] = ()
+    moods: tuple[str, ...] = ()
+    """For each row of the table below its head, whether B is better: "good", "bad" or ""."""
+    only: tuple[tuple[str, str, str], ...] = ()
+    """`-` for what only A has and `+` for B, how much of it, and what it is."""
+    more: int = 0
+    """How many rows were left out at the end."""
 
 
-def _about(data: dict[str, Any]) -> str:
+def compare(first: dict[str, Any], second: dict[str, Any]) -> list[Section]:
+    """The sections of what differs between the data of two reports; those in which nothing does are left out."""
+    sections = [
+        _figures(first, second),
+        _settings(first, second),
+        _sets("Left eager", first, second, _eager),
+        _sets("Not fused", first, second, _refusals),
+        _sets("Compiled again", first, second, _recompiles),
+        _kernels(first, second),
+        _program_lines(first, second),
+    ]
+    return [section for section in sections if section.settings or section.table or section.only]
+
+
+def about(data: dict[str, Any]) -> str:
+    """Which run it was, and how it ended."""
     end = data["end"]
     how = end["type"] if end["kind"] == "exception" else "ran to its end"
     return f"{data['command']}, {data['date']}, {how}"
 
 
-def _figures(first: dict[str, Any], second: dict[str, Any]) -> list[tuple[str, ...]]:
-    rows: list[tuple[str, ...]] = []
+def difference(first: dict[str, Any], second: dict[str, Any], first_name: str = "A", second_name: str = "B") -> str:
+    """A table of what can be compared, and lists of what is in one of two runs only."""
+    lines = [f"A: {first_name}: {about(first)}", f"B: {second_name}: {about(second)}"]
+    for section in compare(first, second):
+        lines += ["", section.title] if section.title else [""]
+        for name, a, b in section.settings:
+            lines += [f"  {name}", f"    A: {a}", f"    B: {b}"]
+        lines += _aligned(section.table) if section.table else []
+        lines += [f"  {mark} {value}  {key}" for mark, value, key in section.only]
+        lines += [f"  ... and {section.more:,} more"] if section.more else []
+    return "\n".join(lines) + "\n"
 
-    def row(name: str, value: Callable[[dict[str, Any]], float], show: Callable[[float], str]) -> None:
+
+def _figures(first: dict[str, Any], second: dict[str, Any]) -> Section:
+    rows: list[tuple[str, ...]] = [("", "A", "B", "B / A")]
+    moods: list[str] = []
+
+    def row(name: str, value: Callable[[dict[str, Any]], float], show: Callable[[float], str], best: str = "") -> None:
         a, b = value(first), value(second)
         ratio = f"{b / a:.2f}" if a else "same" if a == b else "new"
         rows.append((name, show(a), show(b), ratio))
+        moods.append(_mood(b, a) if best == "most" else _mood(a, b) if best == "least" else "")
 
-    row("time of the run", lambda d: d["seconds"], _time)
+    row("time of the run", lambda d: d["seconds"], _time, "least")
     row("ops recorded", lambda d: d["account"]["ops"]["total"], _count)
-    row("ops compiled", lambda d: d["account"]["ops"]["compiled"], _count)
+    row("ops compiled", lambda d: d["account"]["ops"]["compiled"], _count, "most")
     row("clusters", lambda d: len(d["account"]["clusters"]), _count)
-    row("time in compiled code", lambda d: d["profile"]["seconds"], _time)
-    row("time in eager ops", lambda d: sum(line["eager_seconds"] for line in d["lines"]), _time)
-    row("compilations", lambda d: len(d["compiles"]), _count)
-    row("time to compile", lambda d: sum(c["milliseconds"] for c in d["compiles"]) / 1e3, _time)
+    row("time in compiled code", lambda d: d["profile"]["seconds"], _time, "least")
+    row("time in eager ops", lambda d: sum(line["eager_seconds"] for line in d["lines"]), _time, "least")
+    row("compilations", lambda d: len(d["compiles"]), _count, "least")
+    row("time to compile", lambda d: sum(c["milliseconds"] for c in d["compiles"]) / 1e3, _time, "least")
     row("kernels", lambda d: sum(len(c["kernels"]) for c in d["profile"]["clusters"]), _count)
-    row("bytes moved by kernels", _moved, _bytes)
-    row("bytes through memory, not fused", lambda d: sum(_refusals(d).values()), _bytes)
-    row("scratch memory", lambda d: sum(p["scratch"] for p in d["memory"]["predicted"].values()), _bytes)
-    row("most bytes in tensors", lambda d: d["memory"]["peak"], _bytes)
-    return rows
+    row("bytes moved by kernels", _moved, _bytes, "least")
+    row("bytes through memory, not fused", lambda d: sum(_refusals(d).values()), _bytes, "least")
+    row("scratch memory", lambda d: sum(p["scratch"] for p in d["memory"]["predicted"].values()), _bytes, "least")
+    row("most bytes in tensors", lambda d: d["memory"]["peak"], _bytes, "least")
+    return Section("", table=tuple(rows), moods=tuple(moods))
+
+
+def _mood(before: float, after: float) -> str:
+    """Whether less is there than before, or more."""
+    if abs(after - before) <= _NOTABLE * max(abs(before), abs(after)):
+        return ""
+    return "good" if after < before else "bad"
 
 
 def _moved(data: dict[str, Any]) -> float:
     return float(sum(k["bytes_per_run"] * k["runs"] for c in data["profile"]["clusters"] for k in c["kernels"]))
 
 
-def _settings(first: dict[str, Any], second: dict[str, Any]) -> list[str]:
+def _settings(first: dict[str, Any], second: dict[str, Any]) -> Section:
     a, b = ({**d["environment"], "flags": d["flags"], "command": d["command"]} for d in (first, second))
     ignored = {"memory", "JIT flags", "MT_JIT_FLAGS"}
     changed = [name for name in {**a, **b} if a.get(name) != b.get(name) and name not in ignored]
-    lines = ["", "Environment"] if changed else []
-    for name in changed:
-        lines += [f"  {name}", f"    A: {a.get(name, 'not set')}", f"    B: {b.get(name, 'not set')}"]
-    return lines
+    rows = [(name, str(a.get(name, "not set")), str(b.get(name, "not set"))) for name in changed]
+    return Section("Environment", settings=tuple(rows))
 
 
 def _eager(data: dict[str, Any]) -> dict[str, float]:
@@ -97,7 +138,7 @@ def _recompiles(data: dict[str, Any]) -> dict[str, float]:
 
 def _sets(
     title: str, first: dict[str, Any], second: dict[str, Any], of: Callable[[dict[str, Any]], dict[str, float]]
-) -> list[str]:
+) -> Section:
     a, b = of(first), of(second)
     rows = [
         (mark, value, key)
@@ -106,12 +147,11 @@ def _sets(
         if key not in other
     ]
     rows.sort(key=lambda row: -row[1])
-    lines = ["", f"{title} (- in A only, + in B only)"] if rows else []
-    lines += [f"  {mark} {value:,.0f}  {key}" for mark, value, key in rows[:_LIMIT]]
-    return lines + _rest(rows)
+    only = tuple((mark, f"{value:,.0f}", key) for mark, value, key in rows[:_LIMIT])
+    return Section(f"{title} (- in A only, + in B only)", only=only, more=max(0, len(rows) - _LIMIT))
 
 
-def _kernels(first: dict[str, Any], second: dict[str, Any]) -> list[str]:
+def _kernels(first: dict[str, Any], second: dict[str, Any]) -> Section:
     def by_name(data: dict[str, Any]) -> dict[str, dict[str, float]]:
         found: dict[str, dict[str, float]] = {}
         for cluster in data["profile"]["clusters"]:
@@ -125,17 +165,23 @@ def _kernels(first: dict[str, Any], second: dict[str, Any]) -> list[str]:
     a, b = by_name(first), by_name(second)
     both = [name for name in a if name in b]
     both.sort(key=lambda name: -abs(b[name]["seconds"] - a[name]["seconds"]))
-    rows = [("fastest in A", "in B", "B / A", "kernel")]
+    rows: list[tuple[str, ...]] = [("fastest in A", "in B", "B / A", "kernel")] if both else []
+    moods = []
     for name in both[:_LIMIT]:
         x, y = a[name]["fastest"], b[name]["fastest"]
         rows.append((_time(x), _time(y), f"{y / x:.2f}" if x else "", name))
-    lines = ["", "Kernels of both, by the difference of their time", *_table(rows)] if both else []
-    for mark, own, other in (("-", a, b), ("+", b, a)):
-        lines += [f"  {mark} {_time(own[name]['seconds'])}  {name}" for name in list(own)[:_LIMIT] if name not in other]
-    return lines
+        moods.append(_mood(x, y))
+    only = [
+        (mark, _time(own[name]["seconds"]), name)
+        for mark, own, other in (("-", a, b), ("+", b, a))
+        for name in list(own)[:_LIMIT]
+        if name not in other
+    ]
+    title = "Kernels of both, by the difference of their time" if both else "Kernels"
+    return Section(title, table=tuple(rows), moods=tuple(moods), only=tuple(only))
 
 
-def _program_lines(first: dict[str, Any], second: dict[str, Any]) -> list[str]:
+def _program_lines(first: dict[str, Any], second: dict[str, Any]) -> Section:
     def by_place(data: dict[str, Any]) -> dict[str, float]:
         found: dict[str, float] = {}
         for line in data["lines"]:
@@ -146,20 +192,18 @@ def _program_lines(first: dict[str, Any], second: dict[str, Any]) -> list[str]:
 
     a, b = by_place(first), by_place(second)
     names = sorted({**a, **b}, key=lambda name: -abs(b.get(name, 0.0) - a.get(name, 0.0)))
-    rows = [("in A", "in B", "line")]
+    rows: list[tuple[str, ...]] = [("in A", "in B", "line")] if names else []
     rows += [(_time(a.get(name, 0.0)), _time(b.get(name, 0.0)), name) for name in names[:_LIMIT]]
-    return ["", "Lines, by the difference of their time", *_table(rows), *_rest(names)] if names else []
+    moods = tuple(_mood(a.get(name, 0.0), b.get(name, 0.0)) for name in names[:_LIMIT])
+    more = max(0, len(names) - _LIMIT)
+    return Section("Lines, by the difference of their time", table=tuple(rows), moods=moods, more=more)
 
 
 def _place(row: dict[str, Any]) -> str:
     return f"{row['file'].rpartition('/')[2]}:{row['line']}" if row["file"] else "unknown place"
 
 
-def _rest(rows: list[Any]) -> list[str]:
-    return [f"  ... and {len(rows) - _LIMIT:,} more"] if len(rows) > _LIMIT else []
-
-
-def _table(rows: Iterable[tuple[str, ...]]) -> list[str]:
+def _aligned(rows: Iterable[tuple[str, ...]]) -> list[str]:
     rows = list(rows)
     last = len(rows[0]) - 1
     widths = [max(len(row[k]) for row in rows) for k in range(last + 1)]

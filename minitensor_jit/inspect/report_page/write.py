@@ -13,7 +13,7 @@ from typing import Any
 from minitensor_jit.errors import DumpError
 from minitensor_jit.inspect.report_page.packing import end_script, script
 
-__all__ = ["page_of", "probe", "write_page"]
+__all__ = ["asset", "filled", "page_of", "probe", "write_page"]
 
 _ASSETS = Path(__file__).parent / "assets"
 _SCRIPTS = (
@@ -31,15 +31,24 @@ _SCRIPTS = (
 
 def page_of(main: dict[str, Any], parts: list[Any], end: dict[str, Any]) -> str:
     """The page: style and scripts of our own, and the data."""
-    scripts = "\n".join((_ASSETS / name).read_text(encoding="utf-8") for name in _SCRIPTS)
+    scripts = "\n".join(asset(name) for name in _SCRIPTS)
     packed = "\n".join(script(number, part) for number, part in enumerate([main, *parts]))
-    page = (_ASSETS / "page.html").read_text(encoding="utf-8")
     pieces = {
         "title": html.escape(f"{main['title']}: report"),
-        "style": (_ASSETS / "style.css").read_text(encoding="utf-8"),
+        "style": asset("style.css"),
         "data": f"{end_script(end)}\n{packed}",
         "script": scripts,
     }
+    return filled(asset("page.html"), pieces)
+
+
+def asset(name: str) -> str:
+    """A file that pages are made of."""
+    return (_ASSETS / name).read_text(encoding="utf-8")
+
+
+def filled(page: str, pieces: dict[str, str]) -> str:
+    """A page with a piece of text in the place of each `{{name}}`."""
     return re.sub(r"\{\{(\w+)\}\}", lambda mark: pieces[mark[1]], page)
 
 
