@@ -53,6 +53,7 @@ CONTENTS = {
         "docs/codegen-gpu",
         "docs/math",
         "docs/adding",
+        "docs/other-codebases",
         "CONTRIBUTING",
     ],
     "Figures": ["docs/benchmarks", "docs/gpu-results", "CHANGELOG"],
