@@ -17,6 +17,7 @@ from minitensor.compat.v1 import (
     logging,
     losses,
     nn,
+    summary,
     train,
 )
 from minitensor.compat.v1.framework import (
@@ -47,6 +48,7 @@ from minitensor.compat.v1.framework.shapes import Dimension, TensorShape
 from minitensor.compat.v1.initializers import *  # noqa: F403
 from minitensor.compat.v1.ops.array_ops import *  # noqa: F403
 from minitensor.compat.v1.ops.array_ops import getitem as _getitem
+from minitensor.compat.v1.ops.control_flow import cond, while_loop
 from minitensor.compat.v1.ops.gradients import gradients
 from minitensor.compat.v1.ops.math_ops import *  # noqa: F403
 from minitensor.compat.v1.ops.random_ops import random_normal, random_uniform, truncated_normal
@@ -82,11 +84,8 @@ newaxis = None
 
 _EAGER = "write it with minitensor's own functions, which run at once (docs/graphs.md)"
 _INSTEAD = {
-    "cond": "tf.where chooses by values; Python's `if` in minitensor's eager code chooses what runs",
-    "while_loop": "loop in Python: over session runs, or in minitensor's eager code",
     "layers": "tf.get_variable with tf.matmul or tf.nn.conv2d here, or minitensor.nn",
     "keras": "minitensor.nn has layers, minitensor.optim optimizers",
-    "summary": "minitensor.utils.tensorboard.SummaryWriter writes summaries of what session runs return",
     "estimator": "a loop over session runs",
     "data": "feed_dict, with batches from minitensor.utils.data",
     "gfile": "Python's own files",

@@ -17,6 +17,7 @@ from minitensor.compat.v1.framework.graph import Graph, Operation, Tensor, _brac
 from minitensor.compat.v1.framework.inference import NUMPY_TYPES
 from minitensor.compat.v1.framework.program import Program, Store
 from minitensor.compat.v1.ops.variables import Variable
+from minitensor.compat.v1.summary import SummaryOp
 
 __all__ = ["InteractiveSession", "Session", "get_default_session"]
 
@@ -135,6 +136,9 @@ class Session(_session.Session):
             kind: Any = type(fetches)
             make = kind._make if hasattr(kind, "_make") else kind
             return lambda values: make([build(values[first:end]) for first, build, end in parts])
+        if isinstance(fetches, SummaryOp):
+            build = self._flattened(list(fetches.tensors), into)
+            return lambda values: fetches.serialized(build(values))
         if isinstance(fetches, dict):
             names = list(fetches)
             build = self._flattened([fetches[name] for name in names], into)

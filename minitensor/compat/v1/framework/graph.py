@@ -30,6 +30,7 @@ __all__ = [
     "get_collection",
     "get_default_graph",
     "name_scope",
+    "needed",
     "reset_default_graph",
     "set_random_seed",
 ]
@@ -48,6 +49,7 @@ class GraphKeys:
     REGULARIZATION_LOSSES = "regularization_losses"
     GLOBAL_STEP = "global_step"
     TRAIN_OP = "train_op"
+    SUMMARIES = "summaries"
 
 
 class Operation:
@@ -72,7 +74,10 @@ class Operation:
     )
 
     def __init__(self, graph: Graph, kind: str, type: str, name: str, inputs: Sequence[Tensor]) -> None:
-        """`kind`: `pure`, `random` (its call takes a generator), `writes` a variable, `gradients`, or a leaf's."""
+        """`kind`: `pure`, `writes` a variable, `gradients`, or a leaf's; or by what else its call takes.
+
+        That is a generator (`random`), or the session's store (`control`).
+        """
         self.graph = graph
         self.kind = kind
         self.type = type
@@ -421,6 +426,21 @@ def device(name: Any) -> contextlib.AbstractContextManager[None]:
     if name is not None and (not isinstance(name, str) or "cpu" not in name.lower()):
         raise ValueError(f"graphs run on '/cpu:0', not on {name!r}; minitensor's own tensors take device='cuda'")
     return contextlib.nullcontext()
+
+
+def needed(elements: Sequence[Tensor | Operation], fed: Sequence[Tensor]) -> list[Operation]:
+    """The ops behind tensors and ops, in the order in which they were made; what is fed needs none."""
+    given = set(fed)
+    found: set[Operation] = set()
+    waiting = [e if isinstance(e, Operation) else e.op for e in elements if e not in given]
+    while waiting:
+        op = waiting.pop()
+        if op in found:
+            continue
+        found.add(op)
+        waiting += [tensor.op for tensor in op.inputs if tensor not in given]
+        waiting += op.control_inputs
+    return sorted(found, key=lambda op: op.number)
 
 
 def add_to_collection(name: Any, value: Any) -> None:

@@ -13,7 +13,7 @@ from minitensor._C import OutOfMemoryError
 from minitensor._functions.offered import from_numpy, zeros
 from minitensor.autograd import enable_grad, no_grad
 from minitensor.compat.v1.errors import InvalidArgumentError, OpError, ResourceExhaustedError
-from minitensor.compat.v1.framework.graph import Operation, Tensor
+from minitensor.compat.v1.framework.graph import Operation, Tensor, needed
 from minitensor.compat.v1.framework.inference import REFUSALS, as_tensor
 from minitensor.compat.v1.ops.variables import Variable
 from minitensor.random import Generator
@@ -62,7 +62,7 @@ class Program:
 
     def __init__(self, elements: Sequence[Tensor | Operation], fed: Sequence[Tensor], store: Store) -> None:
         self.store = store
-        self.ops = _needed(elements, fed)
+        self.ops = needed(elements, fed)
         self.fetched = [element for element in elements if isinstance(element, Tensor)]
         self.missing = [op for op in self.ops if op.kind == "placeholder"]
         self.reads: list[Variable] = []
@@ -74,6 +74,8 @@ class Program:
     def _note_variables(self) -> None:
         """Which variables must have a value before, and which have one afterwards."""
         for op in self.ops:
+            if op.kind == "control":
+                self.reads += [variable for variable in op.held.variables if variable not in self.writes]
             assigned = op.held[0] if op.type == "Assign" and op.kind == "writes" else None
             for tensor in op.inputs:
                 variable = tensor.op.held if tensor.op.kind == "variable" else None
@@ -117,8 +119,10 @@ class Program:
             named: dict[str, Any] = {}
             if op.kind == "random":
                 named["generator"] = store.generator(op)
+            elif op.kind == "control":
+                named["store"] = store
             elif op.kind == "gradients":
-                again = any(other is not op and op in _needed(other.held[0], fed) for other in backward)
+                again = any(other is not op and op in needed(other.held[0], fed) for other in backward)
                 named = {"create_graph": again, "retain_graph": len(backward) > 1}
             results = []
             for tensor in op.outputs:
@@ -194,21 +198,6 @@ class _Step:
             value = kept[place]
             if isinstance(value, _C.Tensor) and not value.requires_grad:
                 kept[place] = value.detach().requires_grad_()
-
-
-def _needed(elements: Sequence[Tensor | Operation], fed: Sequence[Tensor]) -> list[Operation]:
-    """The ops behind tensors and ops, in the order in which they were made; what is fed needs none."""
-    given = set(fed)
-    found: set[Operation] = set()
-    waiting = [e if isinstance(e, Operation) else e.op for e in elements if e not in given]
-    while waiting:
-        op = waiting.pop()
-        if op in found:
-            continue
-        found.add(op)
-        waiting += [tensor.op for tensor in op.inputs if tensor not in given]
-        waiting += op.control_inputs
-    return sorted(found, key=lambda op: op.number)
 
 
 def _grouped(steps: Sequence[_Step]) -> list[tuple[Any, list[_Step]]]:

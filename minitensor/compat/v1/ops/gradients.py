@@ -33,7 +33,7 @@ def _reached(ys: list[Tensor], xs: list[Tensor]) -> list[bool]:
         if id(tensor) in wanted:
             found.add(id(tensor))
         op: Operation = tensor.op
-        if op.type not in _ENDS and op.kind in ("pure", "random", "gradients"):
+        if op.type not in _ENDS and op.kind in ("pure", "random", "gradients", "control"):
             waiting += op.inputs
     return [id(x) in found for x in xs]
 
