@@ -260,3 +260,34 @@ def test_names_that_are_not_here_say_what_to_use(name):
     assert not hasattr(tf, name)
     with pytest.raises(AttributeError, match=rf"no attribute '{name}': .{{10}}"):
         getattr(tf, name)
+
+
+def test_functions_of_one_and_two_numbers():
+    x = np.array([0.3, -0.7], np.float32)
+    names = ("tan", "asin", "acos", "atan", "sinh", "cosh", "expm1")
+    numpy = {"asin": np.arcsin, "acos": np.arccos, "atan": np.arctan}
+    with tf.Session() as sess:
+        for name, found in zip(names, sess.run([getattr(tf, name)(x) for name in names]), strict=True):
+            np.testing.assert_allclose(found, numpy.get(name, getattr(np, name, None))(x), rtol=1e-6, err_msg=name)
+        erf, lgamma, infinite, angle = sess.run([
+            tf.erf([0.5]), tf.lgamma([5.0]), tf.is_inf([np.inf, 1.0]), tf.atan2([1.0], [-1.0]),
+        ])  # fmt: skip
+        assert [*erf, *lgamma, *angle] == pytest.approx([0.5204999, np.log(24), 3 * np.pi / 4], abs=1e-6)
+        assert infinite.tolist() == [True, False]
+
+
+def test_sums_of_products_and_chosen_parts():
+    a, b = np.arange(6.0, dtype=np.float32).reshape(2, 3), np.ones((3, 2), np.float32)
+    keep = tf.placeholder(tf.bool, [None])
+    x = tf.placeholder(tf.float32, [None, 3])
+    chosen = tf.boolean_mask(x, keep)
+    assert chosen.shape.as_list() == [None, 3]
+    with tf.Session() as sess:
+        made = sess.run([tf.einsum("ij,jk->ik", a, b), tf.tensordot(a, b, 1), tf.tensordot(a, b, [[1], [0]])])
+        assert all(np.array_equal(each, a @ b) for each in made)
+        gradient = tf.gradients(chosen, x)[0]
+        parts, slope = sess.run([chosen, gradient], {x: a, keep: [False, True]})
+        assert parts.tolist() == [[3.0, 4.0, 5.0]]
+        assert slope.tolist() == [[0.0] * 3, [1.0] * 3]
+    with pytest.raises(ValueError, match="mask must be a bool tensor"):
+        tf.boolean_mask(a, [1, 0])

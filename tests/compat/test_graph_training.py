@@ -1,5 +1,7 @@
 """Gradients and optimizers of graphs: against finite differences, and steps by hand."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -182,3 +184,42 @@ def test_exponential_decay():
     with tf.Session() as session:
         found = session.run(rates, {step: 25})
     np.testing.assert_allclose(found, [0.5 * 0.9**2.5, 0.5 * 0.9**2], rtol=1e-6)
+
+
+def test_other_decays():
+    step = tf.placeholder(tf.int32, [])
+    rates = [
+        tf.train.natural_exp_decay(0.5, step, 10, 0.9),
+        tf.train.natural_exp_decay(0.5, step, 10, 0.9, staircase=True),
+        tf.train.inverse_time_decay(0.5, step, 10, 0.9),
+        tf.train.polynomial_decay(0.5, step, 10, 0.1, power=2.0),
+        tf.train.polynomial_decay(0.5, step, 10, 0.1, cycle=True),
+        tf.train.cosine_decay(0.5, step, 10, alpha=0.2),
+        tf.train.piecewise_constant(step, [10, 15], [0.5, 0.2, 0.1]),
+    ]
+    with tf.Session() as sess:
+        for now in (0, 3, 10, 14, 16):
+            part, whole = now / 10, now // 10
+            cycle = max(1, math.ceil(part)) * 10
+            wave = 0.5 * (1 + math.cos(math.pi * min(part, 1)))
+            assert sess.run(rates, {step: now}) == pytest.approx([
+                0.5 * math.exp(-0.9 * part), 0.5 * math.exp(-0.9 * whole), 0.5 / (1 + 0.9 * part),
+                0.4 * (1 - min(part, 1)) ** 2 + 0.1, 0.4 * (1 - now / cycle) + 0.1, 0.5 * (0.8 * wave + 0.2),
+                0.5 if now <= 10 else 0.2 if now <= 15 else 0.1,
+            ], abs=1e-6)  # fmt: skip
+    with pytest.raises(ValueError, match="1 less than the length of values"):
+        tf.train.piecewise_constant(step, [1], [0.1])
+
+
+def test_other_losses():
+    guess, label = np.array([0.2, 0.9, 0.5], np.float32), np.array([1.0, 1.0, 0.0], np.float32)
+    with tf.Session() as sess:
+        found = sess.run([
+            tf.losses.huber_loss(label, guess * 4, delta=1.5), tf.losses.log_loss(label, guess),
+            tf.losses.hinge_loss(label, guess),
+        ])  # fmt: skip
+    error = np.abs(label - guess * 4)
+    huber = np.where(error <= 1.5, error**2 / 2, 1.5 * (error - 1.5) + 1.5**2 / 2)
+    cross = -(label * np.log(guess + 1e-7) + (1 - label) * np.log(1 - guess + 1e-7))
+    hinge = np.maximum(0, 1 - (2 * label - 1) * guess)
+    assert found == pytest.approx([huber.mean(), cross.mean(), hinge.mean()], abs=1e-6)

@@ -14,8 +14,8 @@ from minitensor.compat.v1.ops import math_ops as m
 
 __all__ = [
     "Reduction", "absolute_difference", "compute_weighted_loss", "get_losses", "get_regularization_loss",
-    "get_total_loss", "mean_squared_error", "sigmoid_cross_entropy", "softmax_cross_entropy",
-    "sparse_softmax_cross_entropy",
+    "get_total_loss", "hinge_loss", "huber_loss", "log_loss", "mean_squared_error", "sigmoid_cross_entropy",
+    "softmax_cross_entropy", "sparse_softmax_cross_entropy",
 ]  # fmt: skip
 
 
@@ -149,6 +149,61 @@ def absolute_difference(
     with name_scope(scope, "absolute_difference"):
         guess, target = _alike(predictions, labels)
         return compute_weighted_loss(m.abs(m.subtract(guess, target)), weights, None, loss_collection, reduction)
+
+
+def huber_loss(
+    labels: Any,
+    predictions: Any,
+    weights: Any = 1.0,
+    delta: float = 1.0,
+    scope: str | None = None,
+    loss_collection: Any = GraphKeys.LOSSES,
+    reduction: str = _DEFAULT,
+) -> Tensor:
+    """Half of the squared differences up to `delta`, and beyond it lines that go on from there."""
+    with name_scope(scope, "huber_loss"):
+        guess, target = _alike(predictions, labels)
+        error = m.abs(m.subtract(guess, target))
+        near = m.minimum(error, m.cast(delta, error.dtype))
+        half = m.multiply(m.cast(0.5, error.dtype), m.multiply(near, near))
+        cost = m.add(half, m.multiply(m.cast(delta, error.dtype), m.subtract(error, near)))
+        return compute_weighted_loss(cost, weights, None, loss_collection, reduction)
+
+
+def log_loss(
+    labels: Any,
+    predictions: Any,
+    weights: Any = 1.0,
+    epsilon: float = 1e-7,
+    scope: str | None = None,
+    loss_collection: Any = GraphKeys.LOSSES,
+    reduction: str = _DEFAULT,
+) -> Tensor:
+    """The cross entropy of probabilities with labels of 0 and 1, each logarithm that of `epsilon` more."""
+    with name_scope(scope, "log_loss"):
+        guess, target = _alike(predictions, labels)
+        one, small = (m.cast(number, guess.dtype) for number in (1.0, epsilon))
+        of_ones = m.multiply(target, m.log(m.add(guess, small)))
+        of_zeros = m.multiply(m.subtract(one, target), m.log(m.add(m.subtract(one, guess), small)))
+        cost = m.negative(m.add(of_ones, of_zeros))
+        return compute_weighted_loss(cost, weights, None, loss_collection, reduction)
+
+
+def hinge_loss(
+    labels: Any,
+    logits: Any,
+    weights: Any = 1.0,
+    scope: str | None = None,
+    loss_collection: Any = GraphKeys.LOSSES,
+    reduction: str = _DEFAULT,
+) -> Tensor:
+    """max(0, 1 - y * logits), with y = -1 for labels of 0 and 1 for those of 1."""
+    with name_scope(scope, "hinge_loss"):
+        guess, target = _alike(logits, labels)
+        one, two = (m.cast(number, guess.dtype) for number in (1.0, 2.0))
+        sign = m.subtract(m.multiply(two, target), one)
+        cost = m.maximum(m.cast(0.0, guess.dtype), m.subtract(one, m.multiply(sign, guess)))
+        return compute_weighted_loss(cost, weights, None, loss_collection, reduction)
 
 
 def _alike(predictions: Any, labels: Any) -> tuple[Tensor, Tensor]:

@@ -7,6 +7,14 @@ from typing import Any
 
 from minitensor import _C
 from minitensor._C import int64
+from minitensor.compat.v1.decays import (
+    cosine_decay,
+    exponential_decay,
+    inverse_time_decay,
+    natural_exp_decay,
+    piecewise_constant,
+    polynomial_decay,
+)
 from minitensor.compat.v1.framework.constants import constant, convert_to_tensor
 from minitensor.compat.v1.framework.graph import GraphKeys, Operation, Tensor, get_default_graph
 from minitensor.compat.v1.ops import array_ops
@@ -22,11 +30,16 @@ __all__ = [
     "Optimizer",
     "RMSPropOptimizer",
     "Saver",
+    "cosine_decay",
     "create_global_step",
     "exponential_decay",
     "get_global_step",
     "get_or_create_global_step",
+    "inverse_time_decay",
     "latest_checkpoint",
+    "natural_exp_decay",
+    "piecewise_constant",
+    "polynomial_decay",
 ]
 
 Pairs = Sequence[tuple[Any, Variable]]
@@ -350,21 +363,3 @@ def create_global_step(graph: Any = None) -> Variable:
 def get_or_create_global_step(graph: Any = None) -> Variable:
     """The variable that counts steps, a new one if there is none."""
     return get_global_step(graph) or create_global_step(graph)
-
-
-def exponential_decay(
-    learning_rate: Any,
-    global_step: Any,
-    decay_steps: Any,
-    decay_rate: Any,
-    staircase: bool = False,
-    name: str | None = None,
-) -> Tensor:
-    """learning_rate * decay_rate ** (global_step / decay_steps), the exponent rounded down with `staircase`."""
-    from minitensor.compat.v1.ops import math_ops as m
-
-    rate = convert_to_tensor(learning_rate)
-    power = m.div(m.cast(global_step, rate.dtype), m.cast(decay_steps, rate.dtype))
-    if staircase:
-        power = m.floor(power)
-    return m.multiply(rate, m.pow(m.cast(decay_rate, rate.dtype), power), name=name or "ExponentialDecay")

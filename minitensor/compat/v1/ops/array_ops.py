@@ -16,12 +16,13 @@ from minitensor._functions import offered
 from minitensor._functions.offered import arange, cat, empty, flip, full, index_select, unbind
 from minitensor.compat.v1.framework.constants import as_dtype, constant, convert_to_tensor, node, same_types, sizes_of
 from minitensor.compat.v1.framework.graph import Tensor, get_default_graph
-from minitensor.compat.v1.framework.inference import NUMPY_TYPES
+from minitensor.compat.v1.framework.inference import NUMPY_TYPES, probes
+from minitensor.compat.v1.framework.shapes import TensorShape
 
 __all__ = [
-    "concat", "expand_dims", "eye", "fill", "gather", "getitem", "linspace", "one_hot", "ones", "ones_like", "pad",
-    "range", "rank", "reshape", "reverse", "shape", "size", "slice", "split", "squeeze", "stack", "stop_gradient",
-    "tile", "transpose", "unstack", "where", "zeros", "zeros_like",
+    "boolean_mask", "concat", "expand_dims", "eye", "fill", "gather", "getitem", "linspace", "one_hot", "ones",
+    "ones_like", "pad", "range", "rank", "reshape", "reverse", "shape", "size", "slice", "split", "squeeze", "stack",
+    "stop_gradient", "tile", "transpose", "unstack", "where", "zeros", "zeros_like",
 ]  # fmt: skip
 
 _range = range
@@ -226,6 +227,17 @@ def gather(params: Any, indices: Any, name: str | None = None, axis: int = 0) ->
         return found.reshape([*x.shape[:place], *i.shape, *x.shape[place + 1 :]])
 
     return node("GatherV2", gathered, [params, indices], name, host_call=lambda x, i: np.asarray(np.take(x, i, axis)))
+
+
+def boolean_mask(tensor: Any, mask: Any, name: str | None = None) -> Tensor:
+    """The parts of `tensor` where `mask`, which has its first dimensions, is true, one behind the other."""
+    values, chosen = convert_to_tensor(tensor), convert_to_tensor(mask)
+    if chosen.dtype is not _C.bool or not chosen.shape.ndims:
+        raise ValueError(f"mask must be a bool tensor with dimensions, and {chosen!r} is not")
+    rest = None if values.shape.ndims is None else [None, *values.shape.as_list()[chosen.shape.ndims :]]
+    shape = TensorShape(rest)
+    found = [(values.dtype, shape, probes(shape, values.dtype))]
+    return node("BooleanMask", lambda x, keep: x[keep], [values, chosen], name, found=found)
 
 
 def one_hot(

@@ -14,8 +14,8 @@ __all__ = ["gradients"]
 # What is constant between its jumps, or is no function of the operands' values: gradients end there.
 _ENDS = frozenset({
     "ArgMax", "ArgMin", "Equal", "NotEqual", "Less", "LessEqual", "Greater", "GreaterEqual", "LogicalAnd", "LogicalOr",
-    "LogicalNot", "IsNan", "IsFinite", "Shape", "Size", "Rank", "StopGradient", "zeros_like", "ones_like", "OneHot",
-    "InTopK", "NoOp", "Floor", "Ceil", "Round", "Sign",
+    "LogicalNot", "IsNan", "IsInf", "IsFinite", "Shape", "Size", "Rank", "StopGradient", "zeros_like", "ones_like",
+    "OneHot", "InTopK", "NoOp", "Floor", "Ceil", "Round", "Sign",
 })  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from minitensor._functions.offered import (
     ge,
     gt,
     isfinite,
+    isinf,
     isnan,
     le,
     logsumexp,
@@ -68,11 +69,21 @@ sin = _unary("Sin", offered.sin, "Sines.")
 cos = _unary("Cos", offered.cos, "Cosines.")
 tanh = _unary("Tanh", offered.tanh, "Hyperbolic tangents.")
 sigmoid = _unary("Sigmoid", offered.sigmoid, "1 / (1 + exp(-x)).")
+tan = _unary("Tan", offered.tan, "Tangents.")
+asin = _unary("Asin", offered.asin, "Arcsines.")
+acos = _unary("Acos", offered.acos, "Arccosines.")
+atan = _unary("Atan", offered.atan, "Arctangents.")
+sinh = _unary("Sinh", offered.sinh, "Hyperbolic sines.")
+cosh = _unary("Cosh", offered.cosh, "Hyperbolic cosines.")
+erf = _unary("Erf", offered.erf, "The error function.")
+expm1 = _unary("Expm1", offered.expm1, "exp(x) - 1.")
+lgamma = _unary("Lgamma", offered.lgamma, "Logarithms of the gamma function's absolute values.")
 floor = _unary("Floor", offered.floor, "The largest whole numbers that are not above x.")
 ceil = _unary("Ceil", offered.ceil, "The smallest whole numbers that are not below x.")
 round = _unary("Round", offered.round, "The nearest whole numbers; halves go to the even one.")
 logical_not = _unary("LogicalNot", offered.logical_not, "Whether x is false.")
 is_nan = _unary("IsNan", isnan, "Whether x is NaN.")
+is_inf = _unary("IsInf", isinf, "Whether x is infinite.")
 is_finite = _unary("IsFinite", isfinite, "Whether x is neither infinite nor NaN.")
 
 add = _binary("Add", offered.add, "x + y", operator.add)
@@ -80,6 +91,8 @@ subtract = _binary("Sub", sub, "x - y", operator.sub)
 multiply = _binary("Mul", mul, "x * y", operator.mul)
 floordiv = _binary("FloorDiv", floor_divide, "x / y, rounded down", operator.floordiv)
 mod = _binary("FloorMod", remainder, "The remainder of x // y, which has the sign of y", operator.mod)
+floormod = mod
+atan2 = _binary("Atan2", offered.atan2, "The angle of the point (y, x), x and y in this order")
 pow = _binary("Pow", offered.pow, "x to the power y")
 maximum = _binary("Maximum", offered.maximum, "The larger of x and y", np.maximum)
 minimum = _binary("Minimum", offered.minimum, "The smaller of x and y", np.minimum)
@@ -103,7 +116,7 @@ def truediv(x: Any, y: Any, name: str | None = None) -> Tensor:
     return node("RealDiv", offered.div, [left, right], name)
 
 
-divide = truediv
+divide = realdiv = truediv
 
 
 def div(x: Any, y: Any, name: str | None = None) -> Tensor:
@@ -134,6 +147,16 @@ def to_int32(x: Any, name: str | None = None) -> Tensor:
 def to_int64(x: Any, name: str | None = None) -> Tensor:
     """The numbers in int64."""
     return cast(x, int64, name)
+
+
+def einsum(equation: str, *inputs: Any, name: str | None = None) -> Tensor:
+    """Einstein's sum of products, as "ij,jk->ik"; ValueError for shapes that don't fit."""
+    return node("Einsum", lambda *x: offered.einsum(equation, *x), same_types("Einsum", *inputs), name)
+
+
+def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
+    """The sum of products over the last `axes` dimensions of a and the first of b, or over two lists of dimensions."""
+    return node("Tensordot", lambda x, y: offered.tensordot(x, y, axes), same_types("Tensordot", a, b), name)
 
 
 def matmul(a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False, name: str | None = None) -> Tensor:
@@ -303,13 +326,82 @@ def clip_by_global_norm(
 
 
 __all__ = [
-    "abs", "add", "add_n", "argmax", "argmin", "cast", "ceil", "clip_by_global_norm", "clip_by_norm", "clip_by_value",
-    "cos", "cumsum", "div", "divide", "equal", "exp", "floor", "floordiv", "global_norm", "greater", "greater_equal",
-    "is_finite", "is_nan", "less", "less_equal", "log", "log1p", "logical_and", "logical_not", "logical_or", "matmul",
-    "maximum", "minimum", "mod", "multiply", "negative", "not_equal", "pow", "reciprocal", "reduce_all", "reduce_any",
-    "reduce_logsumexp", "reduce_max", "reduce_mean", "reduce_min", "reduce_prod", "reduce_sum", "round", "rsqrt",
-    "sigmoid", "sign", "sin", "sqrt", "square", "squared_difference", "subtract", "tanh", "to_float", "to_int32",
-    "to_int64", "truediv",
+    "abs",
+    "acos",
+    "add",
+    "add_n",
+    "argmax",
+    "argmin",
+    "asin",
+    "atan",
+    "atan2",
+    "cast",
+    "ceil",
+    "clip_by_global_norm",
+    "clip_by_norm",
+    "clip_by_value",
+    "cos",
+    "cosh",
+    "cumsum",
+    "div",
+    "divide",
+    "einsum",
+    "equal",
+    "erf",
+    "exp",
+    "expm1",
+    "floor",
+    "floordiv",
+    "floormod",
+    "global_norm",
+    "greater",
+    "greater_equal",
+    "is_finite",
+    "is_inf",
+    "is_nan",
+    "less",
+    "less_equal",
+    "lgamma",
+    "log",
+    "log1p",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "matmul",
+    "maximum",
+    "minimum",
+    "mod",
+    "multiply",
+    "negative",
+    "not_equal",
+    "pow",
+    "realdiv",
+    "reciprocal",
+    "reduce_all",
+    "reduce_any",
+    "reduce_logsumexp",
+    "reduce_max",
+    "reduce_mean",
+    "reduce_min",
+    "reduce_prod",
+    "reduce_sum",
+    "round",
+    "rsqrt",
+    "sigmoid",
+    "sign",
+    "sin",
+    "sinh",
+    "sqrt",
+    "square",
+    "squared_difference",
+    "subtract",
+    "tan",
+    "tanh",
+    "tensordot",
+    "to_float",
+    "to_int32",
+    "to_int64",
+    "truediv",
 ]  # fmt: skip
 
 
