@@ -418,6 +418,7 @@ def test_compiled_modules():
     assert "_compiled_call_impl" not in pickle.loads(pickle.dumps(mt.nn.Linear(1, 1))).__dict__
 
 
+@pytest.mark.at_once
 def test_a_training_step_of_an_image_model_is_one_program():
     def model():
         mt.manual_seed(3)

@@ -286,6 +286,7 @@ class TestChildrensMethods:
         assert m.steps.tolist() == 7
 
 
+@pytest.mark.at_once
 class TestCompiledFunctions:
     def test_writes_into_the_registries_are_noticed(self):
         def changes(m):

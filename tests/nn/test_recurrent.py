@@ -105,6 +105,7 @@ def test_smaller_types_go_step_by_step(dtype):
     np.testing.assert_allclose(output.float().detach().numpy(), wide.detach().numpy(), atol=0.05)
 
 
+@pytest.mark.at_once
 def test_errors():
     given = operands("lstm")
     with pytest.raises(RuntimeError, match="expected weight of shape"):

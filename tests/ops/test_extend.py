@@ -100,6 +100,7 @@ def test_a_shape_rule_and_several_results():
     extend.check(extremes, [(x, 0), (x.double(), 1)])
 
 
+@pytest.mark.at_once
 def test_what_a_kernel_gives_is_no_write_to_the_result():
     op = soft_clip(lower=None)
     x = mt.tensor([0.5, -1.5], requires_grad=True)
@@ -263,6 +264,7 @@ def other_lowering(b, x, limit):
         (lambda b, x, limit: 7, "gives int as result 0"),
     ],
 )
+@pytest.mark.at_once
 def test_a_wrong_lowering_is_the_users_not_the_compilers(lower, what, caplog):
     op = soft_clip(lower=lower)
     x = mt.tensor([1.0, 2.0, 3.0])
@@ -282,6 +284,7 @@ def test_a_wrong_lowering_is_the_users_not_the_compilers(lower, what, caplog):
         assert error.source.line == wrong_lowering.__code__.co_firstlineno + 1
 
 
+@pytest.mark.at_once
 def test_verify_names_the_lowering_that_has_other_bits():
     op = soft_clip(lower=other_lowering)
     x = mt.tensor([1.0, 2.0, 3.0])

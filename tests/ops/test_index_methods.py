@@ -121,6 +121,7 @@ def test_to_takes_copy_by_place():
 
 
 @pytest.mark.parametrize("dim", [0, 1, 2])
+@pytest.mark.at_once
 def test_places_along_a_dimension_are_numbers_of_elements(dim):
     """One number a place in the compiled program, not a vector of one for each dimension."""
     mt.manual_seed(dim)

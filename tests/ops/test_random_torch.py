@@ -109,6 +109,7 @@ VALUES_OF_OPERANDS = ("multinomial", "multinomial with replacement", "poisson", 
 
 
 @pytest.mark.parametrize("name", [name for name in RECORDED if name not in VALUES_OF_OPERANDS])
+@pytest.mark.at_once
 def test_replayed_without_python(name):
     draw = RECORDED[name]
     expected, end = eagerly(draw, 4)

@@ -42,6 +42,7 @@ def test_every_row_has_samples():
 
 
 @pytest.mark.parametrize("name", [n for n in ROWS if n not in IN_PLACE_ONLY])
+@pytest.mark.at_once
 def test_some_dtype_takes_every_form(name):
     row = ROWS[name]
     seen = {str(form) for _, form, _, _ in accepted(row)}
@@ -55,6 +56,7 @@ def test_every_row_has_a_reason_or_a_lowering():
 
 @pytest.mark.parametrize("part", [0, pytest.param(1, marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("name", [n for n, row in ROWS.items() if row.compilable])
+@pytest.mark.at_once
 def test_compiled_is_eager(name, part):
     row = ROWS[name]
     # What only makes or moves elements is compiled together with something that computes.
@@ -111,6 +113,7 @@ def test_recorded_is_eager(name):
 
 @pytest.mark.parametrize("part", [0, *(pytest.param(k, marks=pytest.mark.exhaustive) for k in (1, 2))])
 @pytest.mark.parametrize("name", [n for n, row in ROWS.items() if n not in IN_PLACE_ONLY | RECORDED_ONLY])
+@pytest.mark.at_once
 def test_other_dtypes_recorded_are_eager(name, part):
     """Ops on dtypes without a code generator are recorded between the clusters, and say so."""
     row = ROWS[name]
