@@ -366,7 +366,7 @@ def logspace(
     device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """`steps` values from base**start to base**end whose exponents are evenly spaced."""
-    start, end = _number(start), _number(end)
+    start, end, base = _number(start), _number(end), number(base, "logspace", "base")
     dtype = _default(_numbers_dtype(dtype if out is None else out.dtype, start, end, base))
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")

@@ -8,6 +8,7 @@ from typing import Any
 from minitensor import _C
 from minitensor.composite.dims import normal_dim, type_name
 from minitensor.composite.layout import written_copy
+from minitensor.composite.numbers import number
 from minitensor.composite.registry import autocast, composite, overwritten, shortcut
 from minitensor.composite.shape import broadcast_shapes, broadcast_tensors, reshape
 from minitensor.ops import elementwise, index, mask, movement, scatter
@@ -259,6 +260,7 @@ def _slices(name: str, input: Any, dim: int, index: Any, source: Any) -> tuple[A
 
 
 def _scaled(source: Any, alpha: Any) -> Any:
+    alpha = number(alpha, "index_add", "alpha")
     return source if alpha == 1 else source * alpha
 
 

@@ -46,8 +46,13 @@ def _floating(input: Any) -> Any:
 # ---- sums and differences
 
 
+def _is_one(alpha: Any) -> bool:
+    return not isinstance(alpha, Tensor) and alpha == 1
+
+
 def _scaled(input: Any, other: Any, alpha: Any) -> Any:
     """`other` times alpha, which has no part in the type promotion."""
+    alpha = number(alpha, "add", "alpha")
     if isinstance(other, Tensor) and not other.is_floating_point():
         whole = not isinstance(input, Tensor) or not input.is_floating_point()
         if whole and isinstance(alpha, float):
@@ -65,7 +70,7 @@ def _scaled(input: Any, other: Any, alpha: Any) -> Any:
 @shortcut("Tn", ROWS["add"].call)
 def add(input: Any, other: Any, *, alpha: Any = 1) -> Any:
     """input + alpha * other."""
-    return ROWS["add"].call(input, other if alpha == 1 else _scaled(input, other, alpha))
+    return ROWS["add"].call(input, other if _is_one(alpha) else _scaled(input, other, alpha))
 
 
 @composite(aliases=("subtract",), inplace=True, out=True)
@@ -73,15 +78,15 @@ def add(input: Any, other: Any, *, alpha: Any = 1) -> Any:
 @shortcut("Tn", ROWS["sub"].call)
 def sub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
     """input - alpha * other."""
-    return ROWS["sub"].call(input, other if alpha == 1 else _scaled(input, other, alpha))
+    return ROWS["sub"].call(input, other if _is_one(alpha) else _scaled(input, other, alpha))
 
 
 def _add_(self: Any, other: Any, *, alpha: Any = 1) -> Any:
-    return _in_place["add"](self, other if alpha == 1 else _scaled(self, other, alpha))
+    return _in_place["add"](self, other if _is_one(alpha) else _scaled(self, other, alpha))
 
 
 def _sub_(self: Any, other: Any, *, alpha: Any = 1) -> Tensor:
-    return _in_place["sub"](self, other if alpha == 1 else _scaled(self, other, alpha))
+    return _in_place["sub"](self, other if _is_one(alpha) else _scaled(self, other, alpha))
 
 
 _with_inplace("add", _add_)
@@ -92,7 +97,7 @@ _with_inplace("sub", _sub_)
 def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     """other - alpha * input."""
     _check_tensor("rsub", "input", 1, input)
-    return ROWS["sub"].call(other, input if alpha == 1 else _scaled(other, input, alpha))
+    return ROWS["sub"].call(other, input if _is_one(alpha) else _scaled(other, input, alpha))
 
 
 # ---- clamp

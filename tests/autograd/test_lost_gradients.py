@@ -209,3 +209,32 @@ def test_bytes_as_another_dtype_have_no_gradient() -> None:
     out.view(mt.int64).zero_()
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         out.sum().backward()
+
+
+ARGUMENTS = {
+    "add": lambda x, t: x.add(x, alpha=t),
+    "add_": lambda x, t: x.add_(x, alpha=t),
+    "sub": lambda x, t: x.sub(x, alpha=t),
+    "rsub": lambda x, t: mt.rsub(x, x, alpha=t),
+    "addmv": lambda x, t: mt.addmv(x[0], x, x[0], alpha=t),
+    "addr": lambda x, t: mt.addr(x, x[0], x[0], beta=t),
+    "baddbmm": lambda x, t: mt.baddbmm(x[None], x[None], x[None], alpha=t),
+    "index_add": lambda x, t: x.index_add(0, mt.tensor([0, 1]), x, alpha=t),
+    "logspace": lambda x, t: mt.logspace(0, 1, 2, base=t),
+    "dropout": lambda x, t: mt.nn.functional.dropout(x, t),
+    "normalize": lambda x, t: mt.nn.functional.normalize(x, p=t),
+    "cross_entropy": lambda x, t: mt.nn.functional.cross_entropy(x, mt.tensor([0, 1]), label_smoothing=t),
+    "poisson_nll_loss": lambda x, t: mt.nn.functional.poisson_nll_loss(x, x, eps=t),
+}
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_numbers_that_require_grad_are_refused_whatever_their_value(name):
+    """One times something is that, without what the one has to do with it."""
+    x = mt.full((2, 2), 0.5)
+    with pytest.raises(TypeError, match="must be Number, not Tensor"):
+        ARGUMENTS[name](x.clone(), mt.tensor(1.0, requires_grad=True))
+    for value in (1.0, 0.5):
+        expected = ARGUMENTS[name](x.clone(), value)
+        if name != "dropout":
+            assert mt.equal(ARGUMENTS[name](x.clone(), mt.tensor(value)), expected)

@@ -286,13 +286,46 @@ def test_what_an_earlier_process_asked_for_is_taken_when_it_is_there(tmp_path, m
         assert _C.learn_of_runs(None)
 
 
+@pytest.mark.parametrize("made", [[], [0]], ids=["nothing", "its first value"])
+def test_a_recalled_plan_that_leaves_out_a_value_is_no_plan(tmp_path, made):
+    def values(count):
+        x, last = mt.ones(5), []
+        for _ in range(count):
+            last.append(x.sum().item())
+            x = mt.tanh(x * 1.5 + 0.5) - 0.25
+            clock.sees(x)
+        return last
+
+    clock = Clock(recorded=10_000_000, eager=10_000_000, tick=100_000)
+    wanted = values(30)
+    with with_helper(clock) as (jobs, _, _close):
+        steps(clock, 20)
+        known = _C.known_runs()
+    kept = _C.plan_bytes([1] * len(made), 0, 0, (made, [], [], None, False, None))
+    asked = []
+
+    def recalled(signature):
+        asked.append(signature)
+        return kept, [], "kept"
+
+    try:
+        assert _C.learn_of_runs(known, str(tmp_path))
+        Path(kept_plans.path_of(str(tmp_path), jobs[0][0])).touch()
+        with with_helper(clock) as (_, _, _close), compiler_that(recalled):
+            steps(clock, 3)
+            assert values(30) == wanted
+        assert asked
+    finally:
+        assert _C.learn_of_runs(None)
+
+
 @contextmanager
-def compiler_that(notes):
-    """The compiler notes the signatures of plans that are to be recalled."""
+def compiler_that(recalls):
+    """The compiler gives what is said of the signatures of plans that are to be recalled."""
     from minitensor_jit import api
 
     def recall(signature):
-        notes(signature)
+        return recalls(signature)
 
     _C.set_compile_hook(api._plan, recall)
     try:

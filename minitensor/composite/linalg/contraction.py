@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from minitensor import _C
+from minitensor.composite.numbers import number
 from minitensor.composite.registry import autocast, composite
 from minitensor.linalg.products import cross as linalg_cross
 from minitensor.linalg.products import multi_dot
@@ -73,6 +74,7 @@ def _combined(input: Any, product: Any, beta: Any, alpha: Any, input_first: bool
 
     The result lies in memory as the product does, or with `input_first` as the input.
     """
+    beta, alpha = number(beta, "addmm", "beta"), number(alpha, "addmm", "alpha")
     if _whole(product):
         beta, alpha = int(beta), int(alpha)
     if alpha != 1:

@@ -11,6 +11,7 @@ from minitensor._C import Tensor, float32, float64
 from minitensor._functions.offered import rand
 from minitensor._warning import users_level
 from minitensor.composite import composite
+from minitensor.composite.numbers import number
 from minitensor.composite.random import torch_numbers as torch_
 from minitensor.composite.registry import shortcut
 
@@ -21,6 +22,7 @@ _ALPHA = -1.7580993408473766
 
 
 def _check(p: float) -> None:
+    p = number(p, "dropout", "p")
     if p < 0.0 or p > 1.0:
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
 

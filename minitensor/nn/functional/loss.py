@@ -13,6 +13,7 @@ from minitensor._functions import offered
 from minitensor._functions.offered import exp, log, minimum, where
 from minitensor._warning import users_level
 from minitensor.composite import composite
+from minitensor.composite.numbers import number
 from minitensor.composite.registry import autocast
 from minitensor.nn.functional.arguments import REDUCTIONS, reduced, reduction_of
 from minitensor.ops.nn.fused_gradients import logits_loss, smooth_l1, squared_difference
@@ -257,6 +258,7 @@ def poisson_nll_loss(
         reduction = reduction_of(size_average, reduce, reduction)
     if reduction not in REDUCTIONS:
         raise ValueError(f"{reduction} is not a valid value for reduction")
+    eps = number(eps, "poisson_nll_loss", "eps")
     losses = exp(input) - target * input if log_input else input - target * log(input + eps)
     if full:
         safe = where(target > 1, target, 1.0)

@@ -7,6 +7,7 @@ from typing import Any
 from minitensor import _C
 from minitensor._C import Tensor, int64
 from minitensor._functions.offered import arange, gather, log_softmax, where, zeros
+from minitensor.composite.numbers import number
 from minitensor.composite.registry import autocast, shortcut
 from minitensor.nn.functional.arguments import REDUCTIONS, reduced, reduction_of
 from minitensor.ops import ROWS
@@ -79,6 +80,7 @@ def cross_entropy(
     """
     if size_average is not None or reduce is not None:
         reduction = reduction_of(size_average, reduce, reduction)
+    label_smoothing = number(label_smoothing, "cross_entropy_loss", "label_smoothing")
     if weight is None and label_smoothing == 0.0 and reduction == "mean" and _is_usual(input, target):
         mean: Tensor = _nll_mean(_log_softmax(input, 1), target, ignore_index)
         return mean

@@ -10,6 +10,7 @@ from minitensor._C import Size, Tensor, bfloat16, complex128, float16, float64
 from minitensor.amp.state import is_autocast_enabled
 from minitensor.autograd import no_grad
 from minitensor.composite import composite
+from minitensor.composite.numbers import number
 from minitensor.composite.registry import autocast, shortcut
 from minitensor.ops import ROWS
 
@@ -336,5 +337,6 @@ def normalize(
     """Return the input divided by its ``p``-norm along ``dim``, which counts as ``eps`` at least."""
     from minitensor.nn.functional.distance import vector_norm
 
+    p = number(p, "norm", "p")
     result = input / vector_norm(input, p, dim, keepdim=True).clamp(min=eps)
     return result if out is None else _C.store_out("normalize", result, out)
