@@ -275,3 +275,10 @@ def test_gradients_of_samples():
     y = mt.nn.functional.dropout(x, 0.3)
     y.sum().backward()
     assert x.grad.tolist() == y.tolist()
+
+
+def test_binomial_of_no_number_ends():
+    """PyTorch's sampler waits for a sum to be above the count."""
+    counts = mt.tensor([float("nan"), float("inf"), 5.0, float("nan")])
+    drawn = mt.binomial(counts, mt.tensor([0.3, 0.3, 0.0, 0.9]))
+    assert drawn.isnan().tolist() == [True, True, False, True]

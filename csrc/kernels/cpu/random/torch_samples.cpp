@@ -106,7 +106,7 @@ template <class T> T binomial_counted(Twister& twister, T count, T p) {
 }
 
 template <class T> T binomial_sample(Twister& twister, T count, T p) {
-    if (std::isinf(count)) return std::numeric_limits<T>::quiet_NaN();
+    if (!std::isfinite(count)) return std::numeric_limits<T>::quiet_NaN();  // a sum is never above NaN
     if (count <= 0 || p <= 0) return T(0);
     if (p >= 1) return count;
     if (p <= T(0.5))
