@@ -131,7 +131,9 @@ def _reason_of(op: str) -> str:
         return row.reason
     if row.kind == "random":
         return "how many numbers it draws depends on values"
-    return "it reads or gives floats of eight bits, or memory that is also seen as another dtype: neither is recorded"
+    if _C.asks_for_float8():
+        return "it reads or gives floats of eight bits, or writes to memory that is also seen as another dtype"
+    return "it writes to memory that is also seen as another dtype, which is never recorded"
 
 
 def _refuse(op: str, reason: str) -> None:

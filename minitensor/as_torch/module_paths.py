@@ -8,7 +8,7 @@ _AT = {
     "autograd": "gradcheck=autograd.finite_differences profiler_util=profiler.events",
     "cpu.amp": "autocast_mode=cpu.amp grad_scaler=cpu.amp",
     "cuda.amp": "autocast_mode=cuda.amp grad_scaler=cuda.amp",
-    "distributed": "constants=distributed.world",
+    "distributed": "constants=distributed.groups.world",
     "distributed.fsdp": "fully_sharded_data_parallel=distributed.fsdp",
     "fx": "annotate=scripting.annotations",
     "masked": "maskedtensor=masked maskedtensor.core=masked.tensor maskedtensor.creation=masked.tensor",
