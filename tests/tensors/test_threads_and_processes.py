@@ -480,7 +480,7 @@ LONG = {
     "sort rows": "x = mt.rand(4, 20_000_000); mt.set_num_threads(1); [x.sort() for _ in range(9)]",
     "mode": "x = mt.rand(60_000_000); [x.mode() for _ in range(9)]",
     # LAPACK isn't interrupted: what it began is waited for, which under ThreadSanitizer takes 5 minutes for 3,000.
-    "eigenvalues": f"n = {1000 if TSAN else 2000}; mt.linalg.eigh(mt.rand(n, n))",
+    "eigenvalues": f"x = mt.rand(*[{1000 if TSAN else 2000}] * 2); [mt.linalg.eigh(x) for _ in range(40)]",
     "long cluster": "x = mt.rand(70_000)\nwith mt.jit_scope(): mt.special.laguerre_polynomial_l(x, 1e12).sum().item()",
     "checked indices": "x, i = mt.ones(9000, 9000), mt.arange(9)\nwith mt.jit_scope(): (x @ x)[i].sum().item()",
     "cluster": "x = mt.ones(9000, 9000)\nwith mt.jit_scope(): y = (x @ x).tanh() + 1\ny.sum().item()",
