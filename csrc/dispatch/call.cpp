@@ -248,7 +248,7 @@ void check_recordable(const Call& call) {
 
 // A view of other elements over the same memory. Recorded values are arrays of one dtype, so there must be memory.
 Ref<Tensor> reinterpreted(Call& call) {
-    if (current_interpreter && call.in(0).device().type == DeviceType::CPU) current_interpreter->passing_by(call);
+    if (current_interpreter && call.in(0).device().type == DeviceType::CPU) current_interpreter->on_fallback(call);
     need_operands(call);
     const ResultMeta& meta = call.results[0];
     Ref<Storage> storage = call.in(0).storage;
@@ -344,7 +344,7 @@ void run_kernel(Call& call) {
 
 // An op on a GPU whose results' shapes depend on the data, or that has a kernel in Python for GPUs.
 static void run_apart(Call& call, Ref<Tensor>* results) {
-    if (current_interpreter) current_interpreter->passing_by(call);
+    if (current_interpreter) current_interpreter->on_fallback(call);
     if (need_operands(call) && call.op->infer) call.op->infer(call);
     if (call.op->python_kernel[static_cast<size_t>(call.device.type)])
         return python_kernel_hook(call, call.device, results);
@@ -402,7 +402,7 @@ static void interpret(Call& call, Ref<Tensor>* results) {
     const bool later = is_jit_device(device) || on_gpu(device);
     const bool recordable = current_interpreter && op.infer && device.type == DeviceType::CPU &&
                             !draws_by_values(call) && !float8;
-    const bool left = recordable && !later && current_interpreter->leaves(call);
+    const bool left = recordable && !later && current_interpreter->should_run_eagerly(call);
     if (op.kind == Kind::Random) reserve_random(call, later || (recordable && !left));
     if (is_jit_device(device)) return run_on_jit_device(call, results, nullptr);
     if (on_gpu(device)) {
@@ -422,7 +422,7 @@ static void interpret(Call& call, Ref<Tensor>* results) {
         return;
     }
     bool others_ran = current_interpreter && !left;
-    if (others_ran) current_interpreter->passing_by(call);
+    if (others_ran) current_interpreter->on_fallback(call);
     others_ran |= need_operands(call);
     if (others_ran && op.infer) op.infer(call);
     if (device.type != DeviceType::CPU) refuse_device(op, device);
@@ -527,8 +527,8 @@ void dispatch_inplace(Call& call, Tensor& destination) {
     if (float8 && (jit || gpu)) refuse_float8_on(device);
     bool record = current_interpreter && !float8 && (device.type == DeviceType::CPU || gpu) &&
                   !destination.storage->reinterpreted;
-    if (current_interpreter && !record && !jit && !gpu) current_interpreter->passing_by(call);
-    if (record && !jit && !gpu && current_interpreter->leaves(call)) record = false;
+    if (current_interpreter && !record && !jit && !gpu) current_interpreter->on_fallback(call);
+    if (record && !jit && !gpu && current_interpreter->should_run_eagerly(call)) record = false;
     const bool materializes = !record && !jit && device.type != DeviceType::Meta;
     if (materializes) materialize(call, destination);
     infer(call);

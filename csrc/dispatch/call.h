@@ -21,17 +21,19 @@ class Interpreter {
     virtual void run(Call& call, Ref<Tensor>* results) = 0;
     virtual void run_inplace(Call& call, Tensor& destination) = 0;
     // Told of a call that is about to run eagerly since it can't be recorded; may throw.
-    virtual void passing_by(const Call& call) = 0;
-    // Asked before a call while it is `choosy`: whether to run that eagerly although it could be recorded. May run
+    virtual void on_fallback(const Call& call) = 0;
+    // Asked before a call while it is `gated`: whether to run that eagerly although it could be recorded. May run
     // what was recorded, and then infers the call again.
-    virtual bool declines(Call& call) = 0;
-    bool choosy = false;
-    uint32_t rest = 0;  // so many calls run eagerly before it is asked again, unless it ends that
-    bool leaves(Call& call) { return (rest != 0 && --rest != 0) || (choosy && declines(call)); }
+    virtual bool prefers_eager(Call& call) = 0;
+    bool gated = false;
+    uint32_t eager_budget = 0;  // so many calls run eagerly before it is asked again, unless it ends that
+    bool should_run_eagerly(Call& call) {
+        return (eager_budget != 0 && --eager_budget != 0) || (gated && prefers_eager(call));
+    }
 };
 extern MT_THREAD_LOCAL Interpreter* current_interpreter;
 // Whether calls are recorded, as far as is known before they are made.
-inline bool records_calls() { return current_interpreter && !current_interpreter->rest; }
+inline bool records_calls() { return current_interpreter && !current_interpreter->eager_budget; }
 
 // vmap, installed by bindings/: how many are nested on this thread, whether a call has mapped tensors, and the run of
 // such a call on what is behind them. `results` is null for a call in place.

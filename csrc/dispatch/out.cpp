@@ -56,7 +56,7 @@ bool kernel_may_write(Call& call, const Tensor& out) {
         if (t && (t->storage == out.storage || t->pending() || t->device().type != DeviceType::CPU)) return false;
     }
     if (out.device().type != DeviceType::CPU) return false;
-    return !current_interpreter || (current_interpreter->rest && current_interpreter->leaves(call));
+    return !current_interpreter || (current_interpreter->eager_budget && current_interpreter->should_run_eagerly(call));
 }
 
 }  // namespace

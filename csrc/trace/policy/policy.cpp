@@ -107,11 +107,11 @@ uint32_t Policy::run_eagerly(size_t calls, bool timed) {
 }
 
 // There is nothing to be done about this run, and it may be the same with the next ones.
-uint32_t Policy::rest(bool timed) {
+uint32_t Policy::stay_eager(bool timed) {
     if (idle_++ == 0) awake_ = policy_clock();
     if (idle_ < kIdle || flush_hook) return run_eagerly(std::max(now_->calls, place_->calls), timed);
     idle_ = 0;
-    dozes_ = true;
+    paused_ = true;
     now_ = nullptr;
     timed_ = false;
     started_ = policy_clock();
@@ -133,29 +133,29 @@ uint32_t Policy::begin_call(const OpDef& kind, uint64_t work, const SourceRef& a
     if (at_once && run.state < State::Contest) run.state = State::Contest;
     if (!at_once && place.pause && run.state != State::Contest) {
         --place.pause;
-        return rest();
+        return stay_eager();
     }
     switch (run.state) {
         case State::Cold:
             // When a signature comes again it is to be compiled.
             if (!affords(run.hash ? cost_of_asking(run.nodes)
                                   : static_cast<int64_t>(std::max<size_t>(place.calls, 8)) * kLearnNs))
-                return rest();
+                return stay_eager();
             break;
         case State::Waiting:
-            if (run.spent_ns < cost_of_plan(run.nodes)) return rest(true);
-            if (!affords(cost_of_asking(run.nodes))) return rest();
+            if (run.spent_ns < cost_of_plan(run.nodes)) return stay_eager(true);
+            if (!affords(cost_of_asking(run.nodes))) return stay_eager();
             break;
         case State::Asked:
             switch (whereabouts(run.hash)) {
-                case Signature::At::Asked: return rest();
+                case Signature::At::Asked: return stay_eager();
                 case Signature::At::Made: run.state = State::Contest; break;
                 case Signature::At::Ready:
                     // What loading takes is won back by large ops, once they have taken as long.
-                    if (run.spent_ns < cost_of_recalling() && !affords(cost_of_recalling())) return rest(true);
+                    if (run.spent_ns < cost_of_recalling() && !affords(cost_of_recalling())) return stay_eager(true);
                     run.state = State::Contest;
                     break;
-                case Signature::At::Hopeless: settle(run, State::Demoted); return rest();
+                case Signature::At::Hopeless: settle(run, State::Demoted); return stay_eager();
                 case Signature::At::Nowhere: run.state = State::Cold;
             }
             break;
@@ -164,7 +164,7 @@ uint32_t Policy::begin_call(const OpDef& kind, uint64_t work, const SourceRef& a
             started_ = policy_clock();
             if (run.state == State::Demoted &&
                 (started_ < run.until || !affords(kRuns * std::max<int64_t>(run.recorded_ns - run.eager_ns, 0))))
-                return rest();
+                return stay_eager();
             if (started_ < run.until) {
                 idle_ = 0;
                 return 0;
@@ -194,13 +194,13 @@ uint32_t Policy::begin_call(const OpDef& kind, uint64_t work, const SourceRef& a
 }
 
 bool Policy::look(uint32_t left) {
-    if (dozes_) return false;
+    if (paused_) return false;
     if (now_) end_eager(limit_ - left + 1);
     return true;
 }
 
 uint32_t Policy::outlast() {
-    if (std::exchange(dozes_, false)) {
+    if (std::exchange(paused_, false)) {
         const auto dozed = static_cast<double>(policy_clock() - started_);
         ns_per_call_ = std::max(1.0, dozed / limit_);
         weight_ = 1 + dozed / static_cast<double>(std::max<int64_t>(awake_, 1));

@@ -38,7 +38,7 @@ struct KeptCall {
 // - Compiled or Demoted: which has won. After some time there is another contest.
 //
 // A place whose runs are never the same is recorded more and more rarely, and where nothing at all is worth recording
-// the policy dozes: calls are counted down, and looks cost nothing.
+// the policy is paused: calls are counted down, and looks cost nothing.
 class Policy {
   public:
     // Whether the call at `at`, which begins a run, and what follows are to run eagerly: up to how many calls; 0 for
@@ -59,12 +59,12 @@ class Policy {
     void end_call() {
         if (now_) end_eager(now_->calls);
     }
-    bool dozes() const { return dozes_; }
+    bool is_paused() const { return paused_; }
     // The code that the next run is expected to begin in, held; null if nothing is expected.
     const PyObject* expected_code() const;
     // Whether the eager run is a part of a loop, which is over after as many calls as it has.
     bool counts_calls() const { return now_ && now_->is_part; }
-    // A look while it runs eagerly. False if it is no end of a run, since the policy dozes.
+    // A look while it runs eagerly. False if it is no end of a run, since the policy is paused.
     bool look(uint32_t left);
     // The eager run has had all the calls that `begin` said. How many more run eagerly without an end in sight; 0:
     // none.
@@ -74,7 +74,7 @@ class Policy {
     // What has begun is no run, or not the one that it seemed to be.
     void forget() {
         now_ = nullptr;
-        dozes_ = false;
+        paused_ = false;
     }
 
     // What becomes of a recorded run that no plan in memory is for.
@@ -147,7 +147,7 @@ class Policy {
     static uint64_t lasting_key(const OpDef& op, const PyObject* code, int lasti);
     static void recall(const Place& place, Run& run);
     uint32_t run_eagerly(size_t calls, bool timed);
-    uint32_t rest(bool timed = false);
+    uint32_t stay_eager(bool timed = false);
     void end_eager(size_t calls);
     static void settle(Run& run, State state);
     void learn(const Plan& plan, size_t calls, bool is_part);
@@ -162,7 +162,7 @@ class Policy {
     static constexpr uint32_t kMisses = 8;     // it is learnt anew
     static constexpr uint32_t kChanges = 2;    // signatures that are new, in a row: the next is left out,
     static constexpr uint32_t kMostPaused = 12;  // then 2, 4, ... up to two to the power of this
-    static constexpr uint32_t kIdle = 16;      // runs in a row that there was nothing to do about: it dozes
+    static constexpr uint32_t kIdle = 16;      // runs in a row that there was nothing to do about: it pauses
     static constexpr uint32_t kAwait = 2048;  // calls, from a doze to where a run begins
     static constexpr int64_t kFirstDozeNs = 500'000,
                              kLastDozeNs = 32'000'000;  // the asking is below a hundredth of that
@@ -175,12 +175,12 @@ class Policy {
     bool timed_ = false;
     int64_t started_ = 0;
     uint32_t limit_ = 0;
-    bool dozes_ = false;
+    bool paused_ = false;
     uint32_t idle_ = 0;
     int64_t doze_ns_ = kFirstDozeNs;
     double ns_per_call_ = 1000;
-    int64_t awake_ = 0;  // since when, and while it dozes, how long it was before
-    double weight_ = 1;  // what a run stands for, of which others pass while it dozes
+    int64_t awake_ = 0;  // since when, and while it is paused, how long it was before
+    double weight_ = 1;  // what a run stands for, of which others pass while it is paused
 };
 
 // Whether everything is compiled when it first comes: who looks at what is compiled sees it all.

@@ -142,7 +142,7 @@ void run_at_once(Trace& trace) { flush_trace(trace, nullptr); }
 
 void flush(const char* reason) {
     if (!current) return;
-    if (current->resting()) current->look(reason);
+    if (current->in_eager_region()) current->look(reason);
     flush_trace(*current, reason);
 }
 

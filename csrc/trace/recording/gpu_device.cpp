@@ -59,7 +59,7 @@ void run(Call& call, Ref<Tensor>* results, Tensor* destination) {
         else current_interpreter->run(call, results);
         return;
     }
-    if (current_interpreter) current_interpreter->passing_by(call);
+    if (current_interpreter) current_interpreter->on_fallback(call);
     Untagged untagged;
     PrivateTrace trace;
     if (!destination) {

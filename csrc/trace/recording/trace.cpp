@@ -84,7 +84,7 @@ void Trace::clear() {
     signature.clear();
     scopes = 0;
     calls_ = 0;
-    choosy = is_program_;
+    gated = is_program_;
     leaf_table_.assign(64, -1);
     repetition_.clear();
     ended_as_part_ = false;
@@ -227,7 +227,7 @@ void Trace::record(Call& call, uint32_t* node_index) {
     SmallVector<ValueRef, 8> inputs;
     for (size_t i = 0; i < call.operand_count; ++i) inputs.push_back(add_operand(call.operands[i]));
     uint32_t index = add_node(*call.op, inputs.size(), call.device);
-    if (index + 1 >= Repetition::kNodes) choosy = is_program_;  // operands may have been nodes too
+    if (index + 1 >= Repetition::kNodes) gated = is_program_;  // operands may have been nodes too
     for (const ValueRef& input : inputs) push_operand(input);
     for (size_t i = 0; i < call.param_count; ++i) push_value(call.params[i]);
     TraceNode& node = nodes[index];
@@ -272,30 +272,30 @@ bool Trace::ends_before(const Call& call, const SourceRef& source) {
 }
 
 void Trace::look(const char* what) {
-    if (resting_ && !end_rest()) return;
+    if (eager_region_ && !end_eager_region()) return;
     if (repetition_.after_part() && !current_tag.must) flush_now(*this, what);
 }
 
 void Trace::set_program(bool is_program) {
     wake();
     policy_.start();
-    choosy = is_program_ = is_program;
+    gated = is_program_ = is_program;
 }
 
 void Trace::wake() {
-    if (!resting_) return;
-    resting_ = choosy = false;
-    rest = 0;
+    if (!eager_region_) return;
+    eager_region_ = gated = false;
+    eager_budget = 0;
     capture_sources = true;
     policy_.forget();
 }
 
 // A look while it rests: false if nothing changes by that.
-bool Trace::end_rest() {
-    if (!policy_.look(rest)) return false;
-    rest = 0;
-    resting_ = false;
-    choosy = is_program_;
+bool Trace::end_eager_region() {
+    if (!policy_.look(eager_budget)) return false;
+    eager_budget = 0;
+    eager_region_ = false;
+    gated = is_program_;
     capture_sources = true;
     return true;
 }
@@ -312,66 +312,66 @@ void Trace::end_part() {
 }
 
 bool Trace::asks_policy(Call& call, const SourceRef& at) {
-    rest = policy_.begin(call, at);
-    resting_ = choosy = rest != 0;
-    if (resting_) capture_sources = flush_hook != nullptr;  // for the account
-    return resting_;
+    eager_budget = policy_.begin(call, at);
+    eager_region_ = gated = eager_budget != 0;
+    if (eager_region_) capture_sources = flush_hook != nullptr;  // for the account
+    return eager_region_;
 }
 
 bool Trace::may_begin_call() const {
-    return goes_by_policy() && !runner && !(resting_ && policy_.dozes()) && current_tag.compile == -1 &&
+    return goes_by_policy() && !runner && !(eager_region_ && policy_.is_paused()) && current_tag.compile == -1 &&
            !current_tag.must && !current_tag.scope && !flush_hook && !launch_profile_hook && !profile_hook &&
            !function_log && !vmap_depth && !thread_settings.inference_mode;
 }
 
 bool Trace::end_run(const char* why) {
-    if (resting_ && !end_rest()) return false;
+    if (eager_region_ && !end_eager_region()) return false;
     if (!nodes.empty() || repetition_.after_part()) flush_now(*this, why);
-    return current == this && nodes.empty() && !resting_ && !runner;
+    return current == this && nodes.empty() && !eager_region_ && !runner;
 }
 
 Trace::CallRuns Trace::begin_call(const OpDef& kind, uint64_t work) {
     SourceRef at;
     capture_source(&at);  // makes Python objects
     const PyRef code(at.code);
-    if (!code || runner || resting_ || !nodes.empty()) return CallRuns::AsEver;
+    if (!code || runner || eager_region_ || !nodes.empty()) return CallRuns::AsEver;
     const uint32_t count = policy_.begin_call(kind, work, at);
     if (!count) {
-        choosy = false;  // what is recorded is this run
+        gated = false;  // what is recorded is this run
         return CallRuns::Recorded;
     }
-    if (!policy_.dozes()) return CallRuns::Eagerly;
-    rest = count;
-    resting_ = choosy = true;
+    if (!policy_.is_paused()) return CallRuns::Eagerly;
+    eager_budget = count;
+    eager_region_ = gated = true;
     capture_sources = false;
     return CallRuns::AsEver;
 }
 
-bool Trace::declines(Call& call) {
-    const bool part_ran = resting_ && policy_.counts_calls();
-    if (resting_) {
-        rest = policy_.outlast();
-        if (!rest && backward_id()) rest = Repetition::kNodes;  // no run begins in the midst of a pass
-        if (rest) return true;
+bool Trace::prefers_eager(Call& call) {
+    const bool part_ran = eager_region_ && policy_.counts_calls();
+    if (eager_region_) {
+        eager_budget = policy_.outlast();
+        if (!eager_budget && backward_id()) eager_budget = Repetition::kNodes;  // no run begins in the midst of a pass
+        if (eager_budget) return true;
         wake();
     }
-    choosy = false;  // until it is empty again, or long
+    gated = false;  // until it is empty again, or long
     if (!goes_by_policy() || current_tag.compile != -1 || current_tag.must || runner) return false;
     const bool is_long = nodes.size() >= Repetition::kNodes;
-    if (is_long) choosy = true;
+    if (is_long) gated = true;
     else if (!nodes.empty() || (repetition_.after_part() && !part_ran)) return false;
     struct Position {
         SourceRef source;
         ~Position() { Py_XDECREF(source.code); }
     } position;
     capture_source(&position.source, policy_.expected_code());  // makes Python objects
-    if (!position.source.code || runner || resting_) return false;
+    if (!position.source.code || runner || eager_region_) return false;
     if (is_long) {
         if (!ends_before(call, position.source)) return false;
         const SourceRef at = position.source;
         end_part();
         infer(call);  // of what the operands are now
-        if (runner || resting_ || !nodes.empty()) return false;
+        if (runner || eager_region_ || !nodes.empty()) return false;
         return asks_policy(call, at);
     }
     return nodes.empty() && asks_policy(call, position.source);
@@ -417,7 +417,7 @@ void Trace::settle(Call& call, Tensor* destination) {
 }
 
 void Trace::end_call() {
-    if (nodes.empty()) choosy = is_program_;
+    if (nodes.empty()) gated = is_program_;
 }
 
 // The bytes of a result, if there can be memory for it.
@@ -468,8 +468,8 @@ void Trace::run(Call& call, Ref<Tensor>* out) {
     }
 }
 
-void Trace::passing_by(const Call& call) {
-    if (resting_) end_rest();  // recorded, its operands would be computed now
+void Trace::on_fallback(const Call& call) {
+    if (eager_region_) end_eager_region();  // recorded, its operands would be computed now
     if (current_tag.must) refuse_hook(call.op->name.c_str(), "");
     note_beyond_replay("an op runs eagerly on its way");
     if (eager_hook) eager_hook(call.op->name.c_str());

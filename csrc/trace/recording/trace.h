@@ -109,8 +109,8 @@ class Trace final : public Interpreter {
     ~Trace() override;
     void run(Call& call, Ref<Tensor>* results) override;
     void run_inplace(Call& call, Tensor& destination) override;
-    void passing_by(const Call& call) override;
-    bool declines(Call& call) override;
+    void on_fallback(const Call& call) override;
+    bool prefers_eager(Call& call) override;
 
     // The value of what `tensor` shows, as an operand.
     ValueRef read(Tensor& tensor);
@@ -143,7 +143,7 @@ class Trace final : public Interpreter {
     bool is_part() const { return ended_as_part_ || repetition_.after_part(); }
     // Records a whole program from here on, or not any more: what of it is recorded, the policy says.
     void set_program(bool is_program);
-    bool resting() const { return resting_; }
+    bool in_eager_region() const { return eager_region_; }
     // Where something begins that is to be recorded whatever the policy says.
     void wake();
     // Calls of the framework's own that are a run each, such as a backward pass. Whether one may begin,
@@ -228,13 +228,13 @@ class Trace final : public Interpreter {
     bool ends_before(const Call& call, const SourceRef& source);
 
     ValueRef leaf_of_copy(Tensor& tensor);
-    bool end_rest();
+    bool end_eager_region();
     void end_part();
     bool asks_policy(Call& call, const SourceRef& at);
 
     Policy policy_;
     bool is_program_ = false;
-    bool resting_ = false;  // it runs eagerly
+    bool eager_region_ = false;  // it runs eagerly
     size_t calls_ = 0;  // of the program, that are recorded
     Repetition repetition_;
     bool ended_as_part_ = false;

@@ -78,10 +78,10 @@ void DirectWeight<T>::add(const T* grad, const T* x, int64_t group, int64_t c0, 
         for (int64_t c = 0; c < c1 - c0; ++c)
             for (int64_t kw = 0; kw < g.kernel[2]; kw += most) {
                 int64_t taps = std::min(most, g.kernel[2] - kw), line = g.dilation[1] * width;
-                int64_t abreast = std::min<int64_t>(gemm_detail::kMostTapLines,
+                int64_t at_once = std::min<int64_t>(gemm_detail::kMostTapLines,
                                                     gemm_detail::kMostTapSums / (taps * vectors));
-                for (int64_t kh = 0; kh < g.kernel[1]; kh += abreast) {
-                    int64_t lines = std::min(abreast, g.kernel[1] - kh);
+                for (int64_t kh = 0; kh < g.kernel[1]; kh += at_once) {
+                    int64_t lines = std::min(at_once, g.kernel[1] - kh);
                     table[(lines - 1) * gemm_detail::kMostTaps + taps - 1](
                         length, image + c * plane + kh * line + kw, line, offsets.data() + p, b, out, run > first);
                     out += lines * taps * row;

@@ -40,7 +40,7 @@ void plane_forward(const ConvGeometry& g, const T* x, const T* w, const T* bias,
     int64_t width = g.in[2] + 2 * g.padding[2], plane = (g.in[1] + 2 * g.padding[1]) * width;
     bool padded = g.padding[1] || g.padding[2];
     std::vector<int32_t> offsets = patch_offsets(g);
-    int64_t abreast = ceil_div(g.filters, ceil_div(g.filters, gemm_detail::kMostPlaneFilters));
+    int64_t filters_at_once = ceil_div(g.filters, ceil_div(g.filters, gemm_detail::kMostPlaneFilters));
     int64_t at_once = std::clamp<int64_t>(kCacheBytes / static_cast<int64_t>(sizeof(T)) / g.filters / row, 1, g.out[1]);
     int64_t units = g.batch * g.groups, steps = ceil_div(g.out[1], at_once);
     int64_t parts = std::clamp<int64_t>(kTasks / units, 1, steps);
@@ -60,8 +60,8 @@ void plane_forward(const ConvGeometry& g, const T* x, const T* w, const T* bias,
             T* out = y + unit * g.filters * pixels;
             for (int64_t h0 = first; h0 < last; h0 += at_once) {
                 int64_t h1 = std::min(h0 + at_once, last);
-                for (int64_t f = 0; f < g.filters; f += abreast) {
-                    int64_t filters = std::min(abreast, g.filters - f);
+                for (int64_t f = 0; f < g.filters; f += filters_at_once) {
+                    int64_t filters = std::min(filters_at_once, g.filters - f);
                     const auto kernel = with.planes[filters - 1];
                     const T* weights = w + (first_filter + f) * k;
                     const T* added = bias ? bias + first_filter + f : nullptr;
