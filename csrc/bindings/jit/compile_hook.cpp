@@ -367,7 +367,8 @@ PyMethodDef compile_hook_functions[] = {
      "plan_bytes(results of each node, leaves, scalars, plan) -> the plan as bytes that a recalled one is made of."},
     {"set_compile_hook", method<py_set_compile_hook>(), METH_VARARGS,
      "set_compile_hook(f, recall): f(nodes, leaves, scalars, number) -> (steps, deferred, checks, record, whether "
-     "launches are timed against their ops, keep), where keep(signature, plan) gets the plan as bytes; None if a thread "
+     "launches are timed against their ops, keep), where keep(signature, plan) gets the plan as bytes; None if a "
+     "thread "
      "compiles it, which then calls plan_made(number); a number of 0 is compiled now. "
      "recall(signature) -> (plan, [(entry, executable)], name) or None."},
     {}};
