@@ -163,7 +163,7 @@ class Policy {
     static constexpr uint32_t kChanges = 2;    // signatures that are new, in a row: the next is left out,
     static constexpr uint32_t kMostPaused = 12;  // then 2, 4, ... up to two to the power of this
     static constexpr uint32_t kIdle = 16;      // runs in a row that there was nothing to do about: it pauses
-    static constexpr uint32_t kAwait = 2048;  // calls, from a doze to where a run begins
+    static constexpr uint32_t kAwait = 2048;  // calls, from a pause to where a run begins
     static constexpr int64_t kFirstDozeNs = 500'000,
                              kLastDozeNs = 32'000'000;  // the asking is below a hundredth of that
 
