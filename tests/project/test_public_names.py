@@ -1,5 +1,6 @@
 """Every public function is pickled by the name under which users find it, whatever it is made of."""
 
+import ast
 import contextlib
 import copy
 import multiprocessing
@@ -7,11 +8,14 @@ import pickle
 import sys
 import types
 from multiprocessing.reduction import ForkingPickler
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 import minitensor as mt
+import minitensor.compat.v1
+import minitensor.distributed
 from minitensor._functions.public_names import named, public_name
 from minitensor.utils.data import DataLoader, Dataset
 
@@ -54,6 +58,27 @@ def not_the_same(owner):
 def test_every_public_function_comes_back_as_itself():
     assert len(walked := modules()) > 100
     assert {module.__name__: names for module in walked if (names := not_the_same(module))} == {}
+
+
+def bound_by(module):
+    """The public names that the source of a module binds: by imports of ours, definitions and assignments."""
+    for statement in ast.parse(Path(module.__file__).read_text(encoding="utf-8")).body:
+        match statement:
+            case ast.ImportFrom(module=str(source), names=[ast.alias(name="*")]):
+                yield from sys.modules[source].__all__
+            case ast.ImportFrom(module=str(source), names=names) if source.partition(".")[0] == "minitensor":
+                yield from (each.asname or each.name for each in names)
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+            case ast.Assign(targets=targets):
+                yield from (each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name))
+
+
+@pytest.mark.parametrize(("module", "own"), [(minitensor.distributed, set()), (minitensor.compat.v1, {"initializers"})])
+def test_everything_public_is_in_the_list(module, own):
+    public = {name for name in bound_by(module) if not name.startswith("_")}
+    assert len(module.__all__) == len(set(module.__all__)) > 90
+    assert set(module.__all__) == public - own
 
 
 def test_every_method_comes_back_as_itself():

@@ -20,9 +20,7 @@ from minitensor.compat.v1 import (
     summary,
     train,
 )
-from minitensor.compat.v1.framework import (
-    operators as _operators,
-)
+from minitensor.compat.v1.framework import operators as _operators
 from minitensor.compat.v1.framework.constants import (
     constant,
     convert_to_tensor,
@@ -46,8 +44,9 @@ from minitensor.compat.v1.framework.graph import (
 )
 from minitensor.compat.v1.framework.shapes import Dimension, TensorShape
 from minitensor.compat.v1.initializers import *  # noqa: F403
+from minitensor.compat.v1.ops import array_ops as _array_ops
+from minitensor.compat.v1.ops import math_ops as _math_ops
 from minitensor.compat.v1.ops.array_ops import *  # noqa: F403
-from minitensor.compat.v1.ops.array_ops import getitem as _getitem
 from minitensor.compat.v1.ops.control_flow import cond, while_loop
 from minitensor.compat.v1.ops.gradients import gradients
 from minitensor.compat.v1.ops.math_ops import *  # noqa: F403
@@ -73,8 +72,6 @@ from minitensor.compat.v1.ops.variables import (
 from minitensor.compat.v1.session import InteractiveSession, Session, get_default_session
 from minitensor.session import GPUOptions
 
-del getitem  # noqa: F821  (tensor[key])
-
 float16, float32, float64 = _C.float16, _C.float32, _C.float64
 int8, int16, int32, int64, uint8 = _C.int8, _C.int16, _C.int32, _C.int64, _C.uint8
 complex64, complex128 = _C.complex64, _C.complex128
@@ -96,7 +93,19 @@ _INSTEAD = {
     "bfloat16": "minitensor's eager code has bfloat16, and minitensor.autocast",
 }
 
-__all__ = [name for name in dir() if not name.startswith("_") and name not in ("annotations", "initializers")]
+__all__ = [
+    "AUTO_REUSE", "ConfigProto", "DType", "Dimension", "GPUOptions", "Graph", "GraphKeys", "GraphOptions",
+    "InteractiveSession", "Operation", "OptimizerOptions", "RunMetadata", "RunOptions", "Session", "Tensor",
+    "TensorShape", "Variable", "add_to_collection", "app", "assign", "assign_add", "assign_sub", "bool", "complex128",
+    "complex64", "cond", "constant", "contrib", "control_dependencies", "convert_to_tensor", "device", "errors",
+    "flags", "float16", "float32", "float64", "get_collection", "get_default_graph", "get_default_session",
+    "get_variable", "get_variable_scope", "global_variables", "global_variables_initializer", "gradients", "group",
+    "identity", "initialize_all_variables", "int16", "int32", "int64", "int8", "local_variables_initializer", "logging",
+    "losses", "name_scope", "newaxis", "nn", "no_op", "placeholder", "placeholder_with_default", "random_normal",
+    "random_uniform", "reset_default_graph", "set_random_seed", "summary", "train", "trainable_variables",
+    "truncated_normal", "uint8", "variable_scope", "variables_initializer", "while_loop",
+    *initializers.__all__, *_array_ops.__all__, *_math_ops.__all__,
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> object:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from minitensor.compat.v1.framework.constants import convert_to_tensor
@@ -21,52 +21,45 @@ __all__ = [
 ]
 
 
-def _periods(rate: Tensor, global_step: Any, decay_steps: Any, staircase: bool) -> Tensor:
-    """global_step / decay_steps, rounded down with `staircase`."""
-    passed = m.div(m.cast(global_step, rate.dtype), m.cast(decay_steps, rate.dtype))
-    return m.floor(passed) if staircase else passed
+def _periods(rate: Tensor, global_step: Any, decay_steps: Any) -> Tensor:
+    """global_step / decay_steps."""
+    return m.div(m.cast(global_step, rate.dtype), m.cast(decay_steps, rate.dtype))
 
 
-def exponential_decay(
-    learning_rate: Any,
-    global_step: Any,
-    decay_steps: Any,
-    decay_rate: Any,
-    staircase: bool = False,
-    name: str | None = None,
-) -> Tensor:
-    """learning_rate * decay_rate ** (global_step / decay_steps), the exponent rounded down with `staircase`."""
-    rate = convert_to_tensor(learning_rate)
-    power = _periods(rate, global_step, decay_steps, staircase)
-    return m.multiply(rate, m.pow(m.cast(decay_rate, rate.dtype), power), name=name or "ExponentialDecay")
+def _by_periods(type: str, call: Callable[..., Tensor], factor: Callable[[Tensor, Tensor], Tensor], says: str) -> Any:
+    """A decay that is a call of the rate and a factor, which depends on `decay_rate` and the periods that passed."""
+
+    def made(
+        learning_rate: Any,
+        global_step: Any,
+        decay_steps: Any,
+        decay_rate: Any,
+        staircase: bool = False,
+        name: str | None = None,
+    ) -> Tensor:
+        rate = convert_to_tensor(learning_rate)
+        passed = _periods(rate, global_step, decay_steps)
+        passed = m.floor(passed) if staircase else passed
+        return call(rate, factor(m.cast(decay_rate, rate.dtype), passed), name=name or type)
+
+    made.__doc__ = f"{says}, with periods = global_step / decay_steps, rounded down with `staircase`."
+    return made
 
 
-def natural_exp_decay(
-    learning_rate: Any,
-    global_step: Any,
-    decay_steps: Any,
-    decay_rate: Any,
-    staircase: bool = False,
-    name: str | None = None,
-) -> Tensor:
-    """learning_rate * exp(-decay_rate * global_step / decay_steps), the quotient rounded down with `staircase`."""
-    rate = convert_to_tensor(learning_rate)
-    power = m.multiply(m.cast(decay_rate, rate.dtype), _periods(rate, global_step, decay_steps, staircase))
-    return m.multiply(rate, m.exp(m.negative(power)), name=name or "ExponentialTimeDecay")
-
-
-def inverse_time_decay(
-    learning_rate: Any,
-    global_step: Any,
-    decay_steps: Any,
-    decay_rate: Any,
-    staircase: bool = False,
-    name: str | None = None,
-) -> Tensor:
-    """learning_rate / (1 + decay_rate * global_step / decay_steps), the quotient rounded down with `staircase`."""
-    rate = convert_to_tensor(learning_rate)
-    part = m.multiply(m.cast(decay_rate, rate.dtype), _periods(rate, global_step, decay_steps, staircase))
-    return m.div(rate, m.add(part, m.cast(1.0, rate.dtype)), name=name or "InverseTimeDecay")
+exponential_decay = _by_periods("ExponentialDecay", m.multiply, m.pow, "learning_rate * decay_rate ** periods")
+natural_exp_decay = _by_periods(
+    "ExponentialTimeDecay",
+    m.multiply,
+    lambda decay, periods: m.exp(m.negative(m.multiply(decay, periods))),
+    "learning_rate * exp(-decay_rate * periods)",
+)
+inverse_time_decay = _by_periods(
+    "InverseTimeDecay",
+    m.div,
+    lambda decay, periods: m.add(m.multiply(decay, periods), m.cast(1.0, periods.dtype)),
+    "learning_rate / (1 + decay_rate * periods)",
+)
+m.named(globals())
 
 
 def polynomial_decay(
@@ -99,7 +92,7 @@ def cosine_decay(
     """From learning_rate to alpha of it in decay_steps, as half of a cosine; then it stays there."""
     rate = convert_to_tensor(learning_rate)
     one, half, least = (m.cast(number, rate.dtype) for number in (1.0, 0.5, alpha))
-    passed = m.minimum(one, _periods(rate, global_step, decay_steps, False))
+    passed = m.minimum(one, _periods(rate, global_step, decay_steps))
     wave = m.multiply(half, m.add(one, m.cos(m.multiply(m.cast(math.pi, rate.dtype), passed))))
     return m.multiply(rate, m.add(m.multiply(m.subtract(one, least), wave), least), name=name or "CosineDecay")
 

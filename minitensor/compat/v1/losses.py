@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from minitensor import _C
@@ -82,6 +83,12 @@ def sparse_softmax_cross_entropy(
         return compute_weighted_loss(costs, weights, None, loss_collection, reduction)
 
 
+def _smoothed(labels: Any, dtype: _C.dtype, smoothing: float, classes: int) -> Tensor:
+    """Labels of which a part is spread evenly over the classes."""
+    target = m.cast(labels, dtype)
+    return m.add(m.multiply(target, 1 - smoothing), smoothing / classes) if smoothing else target
+
+
 def softmax_cross_entropy(
     onehot_labels: Any,
     logits: Any,
@@ -94,12 +101,10 @@ def softmax_cross_entropy(
     """The cross entropy of labels that are probabilities and logits, both [..., classes]."""
     with name_scope(scope, "softmax_cross_entropy_loss"):
         x = convert_to_tensor(logits)
-        target = m.cast(onehot_labels, x.dtype)
-        if label_smoothing:
-            classes = x.shape[-1].value
-            if classes is None:
-                raise ValueError("label_smoothing needs logits whose number of classes is known")
-            target = m.add(m.multiply(target, 1 - label_smoothing), label_smoothing / classes)
+        classes = x.shape[-1].value if label_smoothing else 1
+        if classes is None:
+            raise ValueError("label_smoothing needs logits whose number of classes is known")
+        target = _smoothed(onehot_labels, x.dtype, label_smoothing, classes)
         costs = nn.softmax_cross_entropy_with_logits(labels=target, logits=x, name="xentropy")
         return compute_weighted_loss(costs, weights, None, loss_collection, reduction)
 
@@ -116,39 +121,42 @@ def sigmoid_cross_entropy(
     """The cross entropy of labels that are probabilities, each for itself, and logits."""
     with name_scope(scope, "sigmoid_cross_entropy_loss"):
         x = convert_to_tensor(logits)
-        target = m.cast(multi_class_labels, x.dtype)
-        if label_smoothing:
-            target = m.add(m.multiply(target, 1 - label_smoothing), 0.5 * label_smoothing)
+        target = _smoothed(multi_class_labels, x.dtype, label_smoothing, 2)
         costs = nn.sigmoid_cross_entropy_with_logits(labels=target, logits=x, name="xentropy")
         return compute_weighted_loss(costs, weights, None, loss_collection, reduction)
 
 
-def mean_squared_error(
-    labels: Any,
-    predictions: Any,
-    weights: Any = 1.0,
-    scope: str | None = None,
-    loss_collection: Any = GraphKeys.LOSSES,
-    reduction: str = _DEFAULT,
-) -> Tensor:
-    """The squares of the differences."""
-    with name_scope(scope, "mean_squared_error"):
-        guess, target = _alike(predictions, labels)
-        return compute_weighted_loss(m.squared_difference(guess, target), weights, None, loss_collection, reduction)
+def _alike(predictions: Any, labels: Any) -> tuple[Tensor, Tensor]:
+    guess = m.cast(predictions, float32)
+    target = m.cast(labels, float32)
+    if not guess.shape.is_compatible_with(target.shape):
+        raise ValueError(f"Shapes {guess.shape} and {target.shape} are incompatible")
+    return guess, target
 
 
-def absolute_difference(
-    labels: Any,
-    predictions: Any,
-    weights: Any = 1.0,
-    scope: str | None = None,
-    loss_collection: Any = GraphKeys.LOSSES,
-    reduction: str = _DEFAULT,
-) -> Tensor:
-    """The absolute differences."""
-    with name_scope(scope, "absolute_difference"):
-        guess, target = _alike(predictions, labels)
-        return compute_weighted_loss(m.abs(m.subtract(guess, target)), weights, None, loss_collection, reduction)
+def _of_two(scope_name: str, cost: Callable[[Tensor, Tensor], Tensor], says: str) -> Any:
+    """A loss that takes nothing beside what all take; `cost` gets predictions and labels."""
+
+    def made(
+        labels: Any,
+        predictions: Any,
+        weights: Any = 1.0,
+        scope: str | None = None,
+        loss_collection: Any = GraphKeys.LOSSES,
+        reduction: str = _DEFAULT,
+    ) -> Tensor:
+        with name_scope(scope, scope_name):
+            return compute_weighted_loss(cost(*_alike(predictions, labels)), weights, None, loss_collection, reduction)
+
+    made.__doc__ = says
+    return made
+
+
+mean_squared_error = _of_two("mean_squared_error", m.squared_difference, "The squares of the differences.")
+absolute_difference = _of_two(
+    "absolute_difference", lambda guess, target: m.abs(m.subtract(guess, target)), "The absolute differences."
+)
+m.named(globals())
 
 
 def huber_loss(
@@ -204,14 +212,6 @@ def hinge_loss(
         sign = m.subtract(m.multiply(two, target), one)
         cost = m.maximum(m.cast(0.0, guess.dtype), m.subtract(one, m.multiply(sign, guess)))
         return compute_weighted_loss(cost, weights, None, loss_collection, reduction)
-
-
-def _alike(predictions: Any, labels: Any) -> tuple[Tensor, Tensor]:
-    guess = m.cast(predictions, float32)
-    target = m.cast(labels, float32)
-    if not guess.shape.is_compatible_with(target.shape):
-        raise ValueError(f"Shapes {guess.shape} and {target.shape} are incompatible")
-    return guess, target
 
 
 def get_losses(scope: str | None = None, loss_collection: Any = GraphKeys.LOSSES) -> list[Tensor]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from minitensor_jit.inspect.report_page.difference import Section, about, compare
-from minitensor_jit.inspect.report_page.write import asset, filled
+from minitensor_jit.inspect.report_page.write import document
 
 __all__ = ["difference_page"]
 
@@ -33,8 +33,7 @@ def difference_page(
         body += _rows(section)
         body.append("</section>")
     body.append("</main>")
-    title = html.escape(f"{first['title']}: two reports")
-    return filled(asset("difference.html"), {"title": title, "style": asset("style.css"), "body": "\n".join(body)})
+    return document(f"{first['title']}: two reports", "\n".join(body), ' class="document"')
 
 
 def _text(value: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from minitensor_jit.errors import DumpError
 from minitensor_jit.inspect.report_page.packing import end_script, script
 
-__all__ = ["asset", "filled", "page_of", "probe", "write_page"]
+__all__ = ["document", "page_of", "probe", "write_page"]
 
 _ASSETS = Path(__file__).parent / "assets"
 _SCRIPTS = (
@@ -33,12 +33,13 @@ def page_of(main: dict[str, Any], parts: list[Any], end: dict[str, Any]) -> str:
     """The page: style and scripts of our own, and the data."""
     scripts = "\n".join(asset(name) for name in _SCRIPTS)
     packed = "\n".join(script(number, part) for number, part in enumerate([main, *parts]))
-    pieces = {
-        "title": html.escape(f"{main['title']}: report"),
-        "style": asset("style.css"),
-        "data": f"{end_script(end)}\n{packed}",
-        "script": scripts,
-    }
+    body = filled(asset("app.html"), {"data": f"{end_script(end)}\n{packed}", "script": scripts})
+    return document(f"{main['title']}: report", body)
+
+
+def document(title: str, body: str, attributes: str = "") -> str:
+    """A page of one file: what all pages have, and a body that is HTML."""
+    pieces = {"title": html.escape(title), "style": asset("style.css"), "attributes": attributes, "body": body}
     return filled(asset("page.html"), pieces)
 
 

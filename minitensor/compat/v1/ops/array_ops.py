@@ -20,7 +20,7 @@ from minitensor.compat.v1.framework.inference import NUMPY_TYPES, probes
 from minitensor.compat.v1.framework.shapes import TensorShape
 
 __all__ = [
-    "boolean_mask", "concat", "expand_dims", "eye", "fill", "gather", "getitem", "linspace", "one_hot", "ones",
+    "boolean_mask", "concat", "expand_dims", "eye", "fill", "gather", "linspace", "one_hot", "ones",
     "ones_like", "pad", "range", "rank", "reshape", "reverse", "shape", "size", "slice", "split", "squeeze", "stack",
     "stop_gradient", "tile", "transpose", "unstack", "where", "zeros", "zeros_like",
 ]  # fmt: skip

@@ -134,19 +134,17 @@ def cast(x: Any, dtype: Any, name: str | None = None) -> Tensor:
     return node("Cast", lambda a: a.to(kind), [tensor], name, host_call=host)
 
 
-def to_float(x: Any, name: str | None = None) -> Tensor:
-    """The numbers in float32."""
-    return cast(x, float32, name)
+def _cast_to(dtype: _C.dtype, called: str) -> Any:
+    def made(x: Any, name: str | None = None) -> Tensor:
+        return cast(x, dtype, name)
+
+    made.__doc__ = f"The numbers in {called}."
+    return made
 
 
-def to_int32(x: Any, name: str | None = None) -> Tensor:
-    """The numbers in int32."""
-    return cast(x, int32, name)
-
-
-def to_int64(x: Any, name: str | None = None) -> Tensor:
-    """The numbers in int64."""
-    return cast(x, int64, name)
+to_float = _cast_to(float32, "float32")
+to_int32 = _cast_to(int32, "int32")
+to_int64 = _cast_to(int64, "int64")
 
 
 def einsum(equation: str, *inputs: Any, name: str | None = None) -> Tensor:
@@ -250,34 +248,26 @@ reduce_any = _reduction("Any", _each(lambda x, axis, keep: offered.any(x, axis, 
 reduce_logsumexp = _reduction("LogSumExp", _nothing(lambda x, axes, keep: logsumexp(x, axes, keep)), "log(sum(exp))")
 
 
-def argmax(
-    input: Any,
-    axis: int | None = None,
-    name: str | None = None,
-    dimension: int | None = None,
-    output_type: Any = int64,
-) -> Tensor:
-    """Where along the axis, the first if none is given, the largest element is, the first of several; int64."""
-    return _index_of("ArgMax", offered.argmax, input, axis, name, dimension, output_type)
+def _index_of(type: str, call: Callable[..., Any], what: str) -> Any:
+    def made(
+        input: Any,
+        axis: int | None = None,
+        name: str | None = None,
+        dimension: int | None = None,
+        output_type: Any = int64,
+    ) -> Tensor:
+        along = int((dimension or 0) if axis is None else axis)
+        kind = as_dtype(output_type)
+        return node(type, lambda a: call(a, along) if kind == int64 else call(a, along).to(kind), [input], name)
+
+    made.__doc__ = (
+        f"Where along the axis, the first if none is given, the {what} element is, the first of several; int64."
+    )
+    return made
 
 
-def argmin(
-    input: Any,
-    axis: int | None = None,
-    name: str | None = None,
-    dimension: int | None = None,
-    output_type: Any = int64,
-) -> Tensor:
-    """Where along the axis, the first if none is given, the smallest element is, the first of several; int64."""
-    return _index_of("ArgMin", offered.argmin, input, axis, name, dimension, output_type)
-
-
-def _index_of(
-    type: str, call: Callable[..., Any], x: Any, axis: int | None, name: str | None, dimension: int | None, dtype: Any
-) -> Tensor:
-    along = int((dimension or 0) if axis is None else axis)
-    kind = as_dtype(dtype)
-    return node(type, lambda a: call(a, along) if kind == int64 else call(a, along).to(kind), [x], name)
+argmax = _index_of("ArgMax", offered.argmax, "largest")
+argmin = _index_of("ArgMin", offered.argmin, "smallest")
 
 
 def cumsum(x: Any, axis: int = 0, name: str | None = None) -> Tensor:

@@ -16,6 +16,7 @@ from minitensor._C import float32
 from minitensor._functions.offered import empty
 from minitensor.compat.v1.framework.constants import as_dtype, node, sizes_of
 from minitensor.compat.v1.framework.graph import Tensor
+from minitensor.compat.v1.ops.math_ops import named
 
 __all__ = ["random_normal", "random_uniform", "truncated_normal"]
 
@@ -41,33 +42,34 @@ def _made(type: str, call: Callable[..., Any], shape: Any, dtype: Any, seed: int
     return drawn(type, filled, [sizes_of(shape)], seed, name, host_inputs=[0], probe=probe)
 
 
-def random_normal(
-    shape: Any,
-    mean: float = 0.0,
-    stddev: float = 1.0,
-    dtype: Any = float32,
-    seed: int | None = None,
-    name: str | None = None,
-) -> Tensor:
-    """Normally distributed numbers."""
-    return _made("RandomNormal", lambda x, g: x.normal_(mean, stddev, generator=g), shape, dtype, seed, name)
+def _normal(type: str, fill: Callable[[_C.Tensor, float, float, Any], Any], says: str) -> Any:
+    def made(
+        shape: Any,
+        mean: float = 0.0,
+        stddev: float = 1.0,
+        dtype: Any = float32,
+        seed: int | None = None,
+        name: str | None = None,
+    ) -> Tensor:
+        return _made(type, lambda x, generator: fill(x, mean, stddev, generator), shape, dtype, seed, name)
+
+    made.__doc__ = says
+    return made
 
 
-def truncated_normal(
-    shape: Any,
-    mean: float = 0.0,
-    stddev: float = 1.0,
-    dtype: Any = float32,
-    seed: int | None = None,
-    name: str | None = None,
-) -> Tensor:
-    """Normally distributed numbers, none further than two standard deviations from the mean."""
+def _truncated(x: _C.Tensor, mean: float, stddev: float, generator: Any) -> _C.Tensor:
+    return nn.init.trunc_normal_(x, mean, stddev, mean - 2 * stddev, mean + 2 * stddev, generator=generator)
 
-    def fill(x: _C.Tensor, generator: Any) -> _C.Tensor:
-        low, high = mean - 2 * stddev, mean + 2 * stddev
-        return nn.init.trunc_normal_(x, mean, stddev, low, high, generator=generator)
 
-    return _made("TruncatedNormal", fill, shape, dtype, seed, name)
+random_normal = _normal(
+    "RandomNormal", lambda x, mean, stddev, g: x.normal_(mean, stddev, generator=g), "Normally distributed numbers."
+)
+truncated_normal = _normal(
+    "TruncatedNormal",
+    _truncated,
+    "Normally distributed numbers, none further than two standard deviations from the mean.",
+)
+named(globals())
 
 
 def random_uniform(
