@@ -27,6 +27,12 @@ if _os.path.dirname(_C.__file__) != _os.path.dirname(__file__):
 
     raise _missing_extension()
 
+# Beside its sources, the extension may be older than these: pulled, and not built.
+if _os.path.isfile(f"{_os.path.dirname(_os.path.dirname(__file__))}/csrc/precompiled.h"):
+    from minitensor._import.stale_extension import warn_if_stale as _warn_if_stale
+
+    _warn_if_stale(_C.__file__, f"{_os.path.dirname(_os.path.dirname(__file__))}/csrc")
+
 from minitensor import autograd, random, return_types
 from minitensor._C import (
     OutOfMemoryError,

@@ -1,5 +1,6 @@
 """What a user sees of the build: importing the package where it was not built."""
 
+import os
 import shutil
 import struct
 import subprocess
@@ -10,6 +11,7 @@ import pytest
 
 import minitensor
 from minitensor import _C
+from minitensor._import.stale_extension import SYMBOL, built_from, checksum, warn_if_stale
 
 PACKAGE = Path(minitensor.__file__).parent
 
@@ -57,6 +59,37 @@ def test_import_of_an_installation_without_extension(source_folder):
         f"ImportError: {source_folder.resolve()}/minitensor has no extension module (minitensor._C). "
         "The installation is not whole; install minitensor again"
     )
+
+
+@pytest.fixture
+def built_folder(source_folder):
+    """A folder whose extension was built, from two files, before these were saved again."""
+    (source_folder / "csrc" / "core").mkdir(parents=True)
+    (source_folder / "csrc" / "precompiled.h").write_text("#include <vector>\n")
+    (source_folder / "csrc" / "core" / "a.cpp").write_text("int a = 1;\n")
+    text = checksum(str(source_folder / "csrc"))
+    code = f'extern const char {SYMBOL}[65]; const char {SYMBOL}[65] = "{text}";'
+    extension = source_folder / "built.so"
+    command = ["g++", "-shared", "-fPIC", "-x", "c", "-", "-o", extension]
+    subprocess.run(command, input=code.encode(), check=True)
+    os.utime(extension, ns=(0, 0))
+    return source_folder
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
+def test_an_extension_of_other_sources_is_said_to_be_so(built_folder):
+    sources, extension = str(built_folder / "csrc"), str(built_folder / "built.so")
+    warn_if_stale(extension, sources)  # saved again as they were
+    (built_folder / "csrc" / "core" / "a.cpp").write_text("int a = 2;\n")
+    with pytest.warns(RuntimeWarning, match=r"built from other C\+\+ sources than those in .*build_ext --inplace"):
+        warn_if_stale(extension, sources)
+
+
+def test_a_build_says_what_it_was_built_from():
+    sources = PACKAGE.parent / "csrc"
+    if not sources.is_dir():
+        pytest.skip("installed without its sources")
+    assert built_from(_C.__file__) == checksum(str(sources))
 
 
 def test_threads_memory_leaves_room_for_other_libraries():
