@@ -49,6 +49,21 @@ def test_opcheck(scale):
     assert len(found) == 4
 
 
+def test_opcheck_of_what_also_gives_what_has_no_gradient():
+    @library.custom_op("testlib::with_counts", mutates_args=())
+    def with_counts(x: Tensor) -> tuple[Tensor, Tensor, int]:
+        return x * 2, (x > 1).sum(), x.numel()
+
+    with_counts.register_fake(lambda x: (mt.empty_like(x), mt.empty((), dtype=mt.int64, device=x.device), x.numel()))
+
+    def setup(ctx, inputs, output):
+        ctx.mark_non_differentiable(output[1])
+
+    with_counts.register_autograd(lambda ctx, grad, *others: grad * 2, setup_context=setup)
+    found = library.opcheck(with_counts, (mt.tensor([1.0, 2.0], requires_grad=True),))
+    assert set(found.values()) == {"SUCCESS"}
+
+
 def test_a_wrong_fake_is_found():
     @library.custom_op("testlib::wrong", mutates_args=())
     def wrong(x: Tensor) -> Tensor:

@@ -29,6 +29,17 @@ def test_what_is_moved_is_accounted_for():
     assert not LayoutAssignment().run(run_pipeline(heads(), None))
 
 
+def test_what_is_read_as_it_lies_is_no_refusal():
+    b = Builder("turned")
+    x, y = b.parameter(Shape("f32", (5, 4))), b.parameter(Shape("f32", (5, 6)))
+    turned = b.transpose(x, (1, 0))
+    module = b.build([b.dot(turned, y, lhs_contracting_dims=(1,), rhs_contracting_dims=(0,))])
+    layout = LayoutAssignment()
+    assert layout.run(module)
+    assert layout.decisions == []
+    assert [i.opcode for i in module.entry.instructions if i.opcode != "parameter"] == ["dot", "tuple"]
+
+
 def test_an_operand_of_two_products_is_moved_once_by_what_makes_it():
     texts = {}
     module = run_pipeline(heads())

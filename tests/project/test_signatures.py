@@ -1,5 +1,6 @@
-"""Parameters and defaults of public functions, classes and their methods: PyTorch's."""
+"""Parameters and defaults of public functions, classes and their methods, enumerations, forms of ops: PyTorch's."""
 
+import enum
 import importlib
 import inspect
 import warnings
@@ -15,7 +16,8 @@ MODULES = (
     "nn.attention.flex_attention", "nn.functional", "nn.init", "nn.parallel", "nn.utils", "nn.utils.parametrizations",
     "nn.utils.parametrize", "nn.utils.prune", "nn.utils.rnn", "nn.utils.stateless", "optim", "optim.lr_scheduler",
     "optim.swa_utils", "overrides", "profiler", "random", "serialization", "signal.windows", "special", "testing",
-    "utils.benchmark", "utils.checkpoint", "utils.data", "utils.hooks", "utils.tensorboard",
+    "utils.benchmark", "utils.checkpoint", "utils.data", "utils.data.datapipes.iter", "utils.data.datapipes.map",
+    "utils.hooks", "utils.tensorboard",
 )  # fmt: skip
 _NONE = inspect.Parameter.empty
 _ANY = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
@@ -54,7 +56,7 @@ LACKING = {
     "utils.benchmark.unit_to_english": "u",
     "utils.checkpoint.CheckpointFunction": "run_function preserve_rng_state",
 }
-# Other defaults, and other orders.
+# Other defaults, and other orders: the parameter, and why.
 OTHERWISE = {
     "autograd.profiler.EventList.export_stacks": "metric: what profilers call it with",
     "compile": "backend: None is the one there is",
@@ -63,7 +65,7 @@ OTHERWISE = {
     "fx.Node.replace_all_uses_with": "delete_user_cb: None is a function that says yes",
     "library.Library.impl": "allow_override: tests of implementations register them anew there",
     "library.define": "schema: is said by a function, too",
-    "norm": "the order of dtype and out, which are given by name",
+    "norm": "order: dtype and out, which are given by name",
     "optim.LBFGS.step": "closure: a missing one is another error",
     "testing.make_tensor": "device: there is one that is meant",
     "load": "weights_only: None is True",
@@ -72,6 +74,7 @@ OTHERWISE = {
     "serialization.load": "weights_only: None is True",
     "serialization.save": "pickle_module: None is its own pickler",
     "split": "split_size_or_sections: has a second name, split_size",
+    "utils.data.datapipes.map.Mapper": "fn: one that returns what it gets",
     "utils.checkpoint.checkpoint": "context_fn: None is a function that gives two contexts without effect",
 }
 
@@ -117,12 +120,14 @@ def differences(name, theirs, ours):
     lacking = " ".join(names for at, names in LACKING.items() if name.startswith(at)).split()
     if not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in b) and "*" not in lacking:
         found += [f"{name} lacks {k}" for k in expected if k not in got and k not in lacking]
-    if name in OTHERWISE or "*" in lacking:
+    if "*" in lacking:
         return found
+    otherwise = OTHERWISE.get(name, "").partition(":")[0]
     for k, p in expected.items():
-        if k in got and not same_default(p.default, got[k].default):
+        if k in got and k != otherwise and not same_default(p.default, got[k].default):
             found.append(f"{name}: {k}={got[k].default!r}, not {p.default!r}")
-    if [k for k in expected if k in got] != [k for k in got if k in expected]:
+    ordered = otherwise != "order"
+    if ordered and [k for k in expected if k in got] != [k for k in got if k in expected]:
         found.append(f"{name}: {list(got)}, not {list(expected)}")
     return found
 
@@ -158,3 +163,48 @@ def test_signatures_are_pytorchs(where):
             compared += 1
     assert compared
     assert not wrong, "\n".join(wrong)
+
+
+def members(kind):
+    """The members of an enumeration, Python's or pybind11's, as numbers where they are that."""
+    if isinstance(kind, type) and issubclass(kind, enum.Enum):
+        found = {name: one.value for name, one in kind.__members__.items()}
+    else:
+        found = dict(getattr(kind, "__members__", {}))
+    return {name: int(one) if hasattr(one, "__int__") else one for name, one in found.items()}
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_enumerations_have_pytorchs_members():
+    wrong, compared = [], 0
+    for where in MODULES:
+        theirs, ours = module("torch", where), module("minitensor", where)
+        for name in vars(theirs):
+            kind, other = getattr(theirs, name), getattr(ours, name, None)
+            if not isinstance(kind, type) or not kind.__module__.startswith("torch") or not isinstance(other, type):
+                continue
+            expected, got = members(kind), members(other)
+            if expected and got:
+                compared += 1
+                wrong += [f"{where}.{name}.{one}: {got[one]!r}" for one in got if expected.get(one) != got[one]]
+    assert compared
+    assert not wrong, "\n".join(wrong)
+
+
+# Ops that are functions here, or methods, though PyTorch's are not: its aten ops of these names, or nn.functional's.
+FUNCTIONS = {"alias", "expand", "nll_loss", "slice", "unfold"}
+METHODS = {"_view_dtype", "alias", "slice"}
+
+
+def test_ops_are_functions_and_methods_where_pytorchs_are():
+    import minitensor as mt
+    from minitensor import ops
+
+    names = list(ops.ROWS)
+    assert {name for name in names if hasattr(mt, name) and not hasattr(torch, name)} == FUNCTIONS
+    assert {name for name in names if hasattr(mt.Tensor, name) and not hasattr(torch.Tensor, name)} == METHODS
+    assert {name for name in names if hasattr(torch.Tensor, name) and not hasattr(mt.Tensor, name)} == set()
+    written = {f"{name}_" for name in names}
+    assert {name for name in written if hasattr(mt.Tensor, name) and not hasattr(torch.Tensor, name)} == set()
+    lacking = {name for name in names if hasattr(torch, name) and not hasattr(mt, name)}
+    assert {name for name in lacking if not name.startswith("_")} == {"batch_norm_stats"}  # a GPU's
