@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from minitensor import _C, _tensor  # noqa: F401  (which has the methods)
+from minitensor.composite.numbers import number
 
 __all__ = [
     "_foreach_abs",
@@ -168,7 +169,7 @@ def _binary(
 
     def lists(self: Any, other: Any, scale: Any, called: str) -> tuple[tuple[Any, ...], tuple[str, ...]]:
         tensors = _tensors(self, called, "self", 1)
-        given = _numbers(tensors, other, called)
+        given, scale = _numbers(tensors, other, called), number(scale, called, "alpha")
         return ((tensors, given, scale), ("alpha",)) if alpha and scale != 1 else ((tensors, given), ())
 
     if alpha:
@@ -224,6 +225,8 @@ def _three(name: str) -> tuple[_Function, _Function]:
 
     def lists(self: Any, first: Any, second: Any, scalars: Any, value: Any, called: str) -> Any:
         tensors = _tensors(self, called, "self", 1)
+        if isinstance(scalars, Tensor) and scalars.requires_grad:
+            raise TypeError(f"{called}(): argument 'scalars' must be a Tensor that does not require grad, or numbers")
         factors = value if scalars is None else scalars.tolist() if isinstance(scalars, Tensor) else scalars
         given = _tensors(first, called, "tensor1", 2), _tensors(second, called, "tensor2", 3)
         return (tensors, *given, _numbers(tensors, factors, called)), ("value",)

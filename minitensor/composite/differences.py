@@ -7,6 +7,7 @@ from typing import Any
 
 from minitensor import _C
 from minitensor.composite.dims import normal_dim
+from minitensor.composite.numbers import whole
 from minitensor.composite.registry import composite
 from minitensor.ops import movement
 
@@ -25,6 +26,7 @@ def gradient(input: Any, *, spacing: Any = 1, dim: Any = None, edge_order: int =
     `edge_order` + 1 values. The weights: Fornberg, "Generation of finite difference formulas on arbitrarily spaced
     grids", Math. Comp. 51 (1988).
     """
+    edge_order = whole(edge_order, "gradient", "edge_order")
     if edge_order not in (1, 2):
         raise RuntimeError("torch.gradient only supports edge_order=1 and edge_order=2.")
     given = range(input.ndim) if dim is None else [dim] if isinstance(dim, int) else dim

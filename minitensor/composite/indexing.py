@@ -58,8 +58,7 @@ def _source(input: Any, index: Any, src: Any, value: Any) -> Any:
     given = src if src is not None else value
     if isinstance(given, Tensor) and (src is not None or given.ndim):
         return given
-    if isinstance(given, Tensor):
-        given = given.item()
+    given = number(given, "scatter", "value")
     if not isinstance(given, (int, float, complex)):
         raise TypeError("scatter() needs src, a Tensor, or value, a number")
     return movement.expand(full((1,) * index.ndim, given, dtype=input.dtype, device=input.device), index.shape)

@@ -9,6 +9,7 @@ from typing import Any
 
 from minitensor import _C
 from minitensor.composite.dims import is_int, normal_dim
+from minitensor.composite.numbers import whole_sizes
 from minitensor.composite.registry import composite, shortcut
 from minitensor.composite.shape import atleast_1d, atleast_2d, atleast_3d, reshape, unpacked
 from minitensor.ops import movement
@@ -217,7 +218,7 @@ def split_with_sizes(input: Any, split_sizes: Sequence[int], dim: int = 0) -> tu
     if input.ndim == 0:
         raise RuntimeError("split expects at least a 1-dimensional tensor")
     d = normal_dim(dim, input.ndim)
-    n, sizes = input.shape[d], [int(s) for s in split_sizes]
+    n, sizes = input.shape[d], whole_sizes(split_sizes, "split_with_sizes", "split_sizes")
     for size in sizes:
         if size < 0:
             raise RuntimeError(

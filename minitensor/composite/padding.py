@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from minitensor._C import Tensor
+from minitensor.composite.numbers import whole_sizes
 from minitensor.composite.registry import composite
 from minitensor.ops import movement
 
@@ -91,7 +92,7 @@ def pad(input: Any, pad: Sequence[int], mode: str = "constant", value: float | N
     for the last one, two or three of tensors with one or two dimensions more. NotImplementedError or RuntimeError for
     other ranks and counts that don't fit.
     """
-    counts = tuple(int(n) for n in pad)
+    counts = whole_sizes(pad, "pad", "pad")
     if len(counts) % 2:
         raise RuntimeError("Padding length must be divisible by 2")
     if len(counts) // 2 > input.ndim:

@@ -9,7 +9,7 @@ from typing import Any
 
 from minitensor import _C
 from minitensor.composite.dims import type_name
-from minitensor.composite.numbers import number
+from minitensor.composite.numbers import number, whole
 from minitensor.composite.registry import COMPOSITES, autocast, composite, overwritten, shortcut
 from minitensor.ops import ROWS, pointwise, special
 
@@ -54,8 +54,7 @@ def _scaled(input: Any, other: Any, alpha: Any) -> Any:
     """`other` times alpha, which has no part in the type promotion."""
     alpha = number(alpha, "add", "alpha")
     if isinstance(other, Tensor) and not other.is_floating_point():
-        whole = not isinstance(input, Tensor) or not input.is_floating_point()
-        if whole and isinstance(alpha, float):
+        if (not isinstance(input, Tensor) or not input.is_floating_point()) and isinstance(alpha, float):
             raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
         if other.dtype is _C.bool:
             if isinstance(input, Tensor) and input.dtype is not _C.bool:
@@ -195,6 +194,7 @@ _with_inplace("div", _div_)
 @shortcut("T", ROWS["round"].call)
 def _round(input: Any, *, decimals: int = 0) -> Any:
     """The nearest number of that many decimals, halves to even; negative decimals round to tens, hundreds, ..."""
+    decimals = whole(decimals, "round", "decimals")
     if decimals == 0:
         return ROWS["round"].call(input)
     if _whole(input.dtype):

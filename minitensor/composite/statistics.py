@@ -11,7 +11,7 @@ from minitensor import _C
 from minitensor._functions.named_results import named
 from minitensor._warning import users_level
 from minitensor.composite.dims import normal_dim
-from minitensor.composite.numbers import number
+from minitensor.composite.numbers import number, whole
 from minitensor.composite.registry import composite
 from minitensor.ops import ROWS
 from minitensor.ops.creation import linspace
@@ -27,6 +27,7 @@ Tensor = _C.Tensor
 @composite()
 def bincount(input: Any, weights: Any = None, minlength: int = 0) -> Tensor:
     """How often each number from 0 up stands in a vector of integers, or the sums of the weights of its places."""
+    minlength = whole(minlength, "bincount", "minlength")
     if minlength < 0:
         raise RuntimeError("minlength should be >= 0")
     if input.is_floating_point() or input.is_complex() or input.dtype is _C.bool:
@@ -97,7 +98,8 @@ def _grid(
             edges.append(bin)
             continue
         _check_bins(bin, d)
-        low, high = (0.0, 0.0) if span is None else (float(span[2 * d]), float(span[2 * d + 1]))
+        ends = (0, 0) if span is None else span[2 * d : 2 * d + 2]
+        low, high = (float(number(end, "histogram", "range")) for end in ends)
         if span is None and not points.numel():
             low, high = 0.0, 1.0
         low, high = _finite_range(points.select(1, d), low, high, "torch.histogramdd", d)
@@ -183,16 +185,16 @@ def cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any 
     x = input.reshape((1, -1)) if input.ndim < 2 else input
     n = x.shape[1]
     weights = None
-    for given, name, whole in ((fweights, "fweights", True), (aweights, "aweights", False)):
+    for given, name, count in ((fweights, "fweights", True), (aweights, "aweights", False)):
         if given is None:
             continue
         if given.ndim > 1:
             raise RuntimeError(
                 f"cov(): expected {name} to have one or fewer dimensions but got {name} with {given.ndim} dimensions"
             )
-        if given.is_floating_point() == whole:
+        if given.is_floating_point() == count:
             raise RuntimeError(
-                f"cov(): expected {name} to have {'integral' if whole else 'floating point'} dtype but got {name} with "
+                f"cov(): expected {name} to have {'integral' if count else 'floating point'} dtype but got {name} with "
                 f"{_C.type_name(given.dtype)} dtype"
             )
         if given.numel() != n:
@@ -263,6 +265,7 @@ def diff(input: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any
     """The n-th differences of neighbours along dim, with other elements put before and after it first."""
     if input.ndim == 0:
         raise RuntimeError("diff expects input to be at least one-dimensional")
+    n = whole(n, "diff", "n")
     if n < 0:
         raise RuntimeError(f"order must be non-negative but got {n}")
     place = normal_dim(dim, input.ndim)

@@ -139,6 +139,7 @@ def matrix_norm(
         if ord == "fro":
             return vector_norm(input, 2, (first, second), keepdim)
         return _of_singular_values(input, first, second, keepdim, lambda s: s.sum(-1))
+    ord = number(ord, name, "ord")
     size = abs(float(ord))
     if size not in (1, 2, math.inf):
         raise RuntimeError(f"{name}: Order {_shown(float(ord))} not supported.")

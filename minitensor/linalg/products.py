@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from minitensor import _C
+from minitensor.composite.numbers import whole
 from minitensor.composite.registry import autocast
 from minitensor.linalg.checks import kernel_dtype, linalg, square
 from minitensor.ops import ROWS
@@ -86,6 +87,7 @@ def matrix_power(input: Any, n: int) -> _C.Tensor:
     from minitensor.linalg.solvers import inv
 
     square(input, "linalg.matrix_power")
+    n = whole(n, "linalg_matrix_power", "n")
     if n < 0:
         input, n = inv(input), -n
     if n == 0:

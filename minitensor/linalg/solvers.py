@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from minitensor import _C
+from minitensor.composite.numbers import number
 from minitensor.composite.registry import autocast
 from minitensor.linalg.checks import (
     fail_where,
@@ -359,6 +360,7 @@ def cond(input: Any, p: Any = None) -> Tensor:
 
     if input.ndim < 2:
         raise RuntimeError("linalg.cond: The input tensor must have at least 2 dimensions.")
+    p = number(p, "linalg_cond", "p")
     if p is None or (not isinstance(p, str) and abs(p) == 2):
         if not input.numel():
             return ROWS["full"].call(tuple(input.shape[:-2]), 0.0, dtype=_real_dtype(input))

@@ -8,6 +8,7 @@ from minitensor import _C
 from minitensor._functions import offered
 from minitensor._functions.offered import broadcast_shapes, can_cast, cat, isin, norm, result_type
 from minitensor.composite.dims import product
+from minitensor.composite.numbers import number
 from minitensor.sparse.conversion import as_coo, coalesce, coalesced_parts, to_compressed, unflatten
 from minitensor.sparse.dispatch import handler, refuse, replace
 from minitensor.sparse.masks import at_places, flat_elements
@@ -76,6 +77,7 @@ def _like(tensor: Any, coo: Any) -> Any:
 def add(input: Any, other: Any, *, alpha: Any = 1, out: Any = None) -> Any:
     """The sum of two sparse tensors, sparse; or of a dense and a sparse one, dense."""
     _no_out(out)
+    alpha = number(alpha, "add", "alpha")
     if not is_sparse(input) and not isinstance(input, Tensor):
         input, other = other, input  # 1 + s
     if is_sparse(input) and not is_sparse(other):

@@ -9,6 +9,7 @@ from minitensor._functions.offered import arange, broadcast_shapes, mm, stack, u
 from minitensor.autograd import no_grad
 from minitensor.autograd.function import Function
 from minitensor.composite.layout import sparse_coo, sparse_csr
+from minitensor.composite.numbers import number
 from minitensor.ops.sparse import csr_matmul, csr_sampled
 from minitensor.sparse.conversion import as_coo, coalesce, to_compressed
 from minitensor.sparse.dispatch import handler, refuse
@@ -253,6 +254,7 @@ def _addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1, o
 def _plus(input: Any, product: Any, beta: Any, alpha: Any) -> Any:
     if is_sparse(product) != is_sparse(input) and is_sparse(input):
         raise RuntimeError("addmm: expected a dense input for a dense product, but it is sparse")
+    beta, alpha = number(beta, "addmm", "beta"), number(alpha, "addmm", "alpha")
     product = product if alpha == 1 else multiply(product, alpha) if is_sparse(product) else product * alpha
     if beta == 0:
         return product if is_sparse(product) else product + zeros_like(input).expand(product.shape)

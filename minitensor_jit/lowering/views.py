@@ -70,10 +70,11 @@ def _nest(total: int, size: Dims, stride: Dims, offset: int) -> _Nest | None:
 
 def _to_whole_rows(total: int, size: Dims, stride: Dims, offset: int) -> int:
     """How many elements are missing for the outermost stride to divide the value; 0 if that would be no nest either."""
-    outermost = max((s, n) for n, s in zip(size, stride, strict=True) if n != 1)
-    rows = offset // outermost[0] + outermost[1]
-    more = rows * outermost[0] - total
-    if outermost[0] <= 0 or more <= 0 or _nest(total + more, size, stride, offset) is None:
+    step, count = max(((s, n) for n, s in zip(size, stride, strict=True) if n != 1), default=(0, 1))
+    if step <= 0:
+        return 0
+    more = (offset // step + count) * step - total
+    if more <= 0 or _nest(total + more, size, stride, offset) is None:
         return 0
     return more
 

@@ -225,6 +225,19 @@ ARGUMENTS = {
     "normalize": lambda x, t: mt.nn.functional.normalize(x, p=t),
     "cross_entropy": lambda x, t: mt.nn.functional.cross_entropy(x, mt.tensor([0, 1]), label_smoothing=t),
     "poisson_nll_loss": lambda x, t: mt.nn.functional.poisson_nll_loss(x, x, eps=t),
+    "foreach_add": lambda x, t: mt._foreach_add([x], [x], alpha=t)[0],
+    "foreach_sub_": lambda x, t: mt._foreach_sub_([x], [x], alpha=t)[0],
+    "sparse.addmm": lambda x, t: mt.sparse.addmm(x, x.to_sparse(), x, alpha=t),
+    "sparse add": lambda x, t: mt.add(x, x.to_sparse(), alpha=t),
+    "scatter": lambda x, t: x.scatter(0, mt.tensor([[0]]), value=t),
+    "pdist": lambda x, t: mt.pdist(x, t),
+    "pairwise_distance": lambda x, t: F.pairwise_distance(x, x, p=t),
+    "multi_margin_loss": lambda x, t: F.multi_margin_loss(x, mt.tensor([0, 1]), margin=t),
+    "batch_norm": lambda x, t: F.batch_norm(x, mt.zeros(2), mt.ones(2), training=True, momentum=t),
+    "embedding": lambda x, t: F.embedding(mt.tensor([0]), x, max_norm=t),
+    "matrix_norm": lambda x, t: mt.linalg.matrix_norm(x, 2 * t.ceil() if isinstance(t, mt.Tensor) else 2),
+    "cond": lambda x, t: mt.linalg.cond(x + mt.eye(2), 2 * t.ceil() if isinstance(t, mt.Tensor) else 2),
+    "histogram": lambda x, t: mt.histogram(x, 3, range=(t, 5.0))[0],
 }
 
 
@@ -236,5 +249,42 @@ def test_numbers_that_require_grad_are_refused_whatever_their_value(name):
         ARGUMENTS[name](x.clone(), mt.tensor(1.0, requires_grad=True))
     for value in (1.0, 0.5):
         expected = ARGUMENTS[name](x.clone(), value)
-        if name != "dropout":
+        if "dropout" not in name:
             assert mt.equal(ARGUMENTS[name](x.clone(), mt.tensor(value)), expected)
+
+
+WHOLE = {
+    "conv2d": lambda x, n: F.conv2d(x, x[:, :, :2, :2], stride=(n, 1)),
+    "avg_pool2d": lambda x, n: F.avg_pool2d(x, (n, 2)),
+    "adaptive_avg_pool2d": lambda x, n: F.adaptive_avg_pool2d(x, (n, 1)),
+    "max_unpool2d": lambda x, n: F.max_unpool2d(x, x.long(), 2, output_size=(n * 4, 8)),
+    "interpolate": lambda x, n: F.interpolate(x, size=(n, 4)),
+    "pad": lambda x, n: F.pad(x, (n, 1)),
+    "split": lambda x, n: x.split((n, 2), 2)[0],
+    "diff": lambda x, n: x.diff(n),
+    "gradient": lambda x, n: mt.gradient(x[0, 0], edge_order=n)[0],
+    "bincount": lambda x, n: mt.bincount(mt.tensor([0]), minlength=n),
+    "one_hot": lambda x, n: F.one_hot(mt.tensor([0]), n),
+    "matrix_power": lambda x, n: mt.linalg.matrix_power(x, n),
+    "round": lambda x, n: x.round(decimals=n),
+    "ctc_loss": lambda x, n: F.ctc_loss(x[0, 0][:, None].log_softmax(-1), mt.tensor([1]), (n,), (1,)),
+    "randint_like": lambda x, n: mt.randint_like(x, n) * 0,
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_sizes_and_orders_are_whole_numbers(name):
+    """Nothing behind the point is dropped, and no gradient."""
+    x = mt.arange(16.0).reshape(1, 1, 4, 4) / 16
+    expected = WHOLE[name](x, 2)
+    assert mt.equal(WHOLE[name](x, mt.tensor(2)), expected)
+    for wrong in (2.5, 2.0, mt.tensor(2.0), mt.tensor(2.0, requires_grad=True)):
+        with pytest.raises(TypeError, match=r"must be (tuple of ints|int)"):
+            WHOLE[name](x, wrong)
+
+
+def test_attention_keeps_no_weights_of_a_chance_that_requires_grad():
+    x = mt.ones(1, 2, 2)
+    for value in (0.0, 0.5):
+        with pytest.raises(TypeError, match="argument 'dropout_p' must be Number, not Tensor"):
+            F.scaled_dot_product_attention(x, x, x, dropout_p=mt.tensor(value, requires_grad=True))

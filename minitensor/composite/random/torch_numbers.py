@@ -14,6 +14,7 @@ from typing import Any
 from minitensor import _C
 from minitensor._warning import users_level
 from minitensor.composite.creation import empty_like
+from minitensor.composite.numbers import whole
 from minitensor.composite.shape import broadcast_tensors
 from minitensor.dtypes import finfo
 from minitensor.ops import random as _ops
@@ -164,6 +165,7 @@ def largest_exact(dtype: Any) -> int:
 
 def integer_bounds(dtype: Any, low: int, high: int) -> tuple[int, int]:
     """The first and the last integer that are drawn for [low, high): bounds that the type rounds move inwards."""
+    low, high = whole(low, "random_", "from"), whole(high, "random_", "to")
     if low >= high:
         raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
     digits = SIGNIFICANT.get(dtype.name)

@@ -9,6 +9,7 @@ from typing import Any
 from minitensor._C import Tensor, int64
 from minitensor._functions.offered import arange, cat, full, gather, rand
 from minitensor.composite import composite
+from minitensor.composite.numbers import whole_sizes
 from minitensor.composite.registry import autocast
 from minitensor.nn.functional.arguments import ntuple, spatial
 from minitensor.ops import ROWS
@@ -45,7 +46,8 @@ def _output_size(input: Tensor, output_size: Sizes, rank: int, what: str) -> tup
     if len(output_size) != rank:
         raise RuntimeError(f"{what}: output_size must be {rank}")
     sizes = input.shape[-rank:] if input.dim() >= rank else (0,) * rank
-    return tuple(int(n if given is None else given) for given, n in zip(output_size, sizes, strict=True))
+    given = (n if size is None else size for size, n in zip(output_size, sizes, strict=True))
+    return whole_sizes(given, what, "output_size")
 
 
 def _adaptive_average(rank: int, input: Tensor, output_size: Sizes) -> Tensor:

@@ -8,6 +8,7 @@ from typing import Any
 
 from minitensor._C import Tensor
 from minitensor._warning import users_level
+from minitensor.composite.numbers import whole_sizes
 
 __all__ = ["REDUCTIONS", "ntuple", "reduced", "reduction_of", "spatial"]
 
@@ -22,14 +23,14 @@ def ntuple(value: Any, count: int, name: str, what: str = "") -> tuple[int, ...]
         value = value.tolist()
         if isinstance(value, int):
             return (value,) * count
-    values = tuple(value) if isinstance(value, Sequence) else None
-    if values is None or not all(isinstance(v, int) or hasattr(v, "__index__") for v in values):
+    if not isinstance(value, Sequence):
         raise TypeError(f"{what}(): argument '{name}' must be tuple of ints, not {type(value).__name__}")
+    values = whole_sizes(value, what, name)
     if len(values) == 1:
-        return tuple(int(v) for v in values) * count
+        return values * count
     if len(values) != count:
         raise RuntimeError(f"{what}: {name} must either be a single int, or a tuple of {count} ints")
-    return tuple(int(v) for v in values)
+    return values
 
 
 def spatial(input: Tensor, rank: int, what: str) -> tuple[Tensor, bool]:

@@ -11,6 +11,7 @@ from minitensor._C import Tensor
 from minitensor._functions import offered
 from minitensor._functions.offered import broadcast_shapes, cat, full, matmul, softmax, where
 from minitensor._warning import users_level
+from minitensor.composite.numbers import number
 from minitensor.composite.registry import autocast
 from minitensor.ops import ROWS
 from minitensor.ops.nn.attention import attention_scores, attention_weights
@@ -57,6 +58,7 @@ def scaled_dot_product_attention(
     weights, always.
     """
     _check(query, key, value, attn_mask)
+    dropout_p = number(dropout_p, "scaled_dot_product_attention", "dropout_p")
     if enable_gqa:
         if key.dim() < 3 or query.shape[-3] % key.shape[-3] or query.shape[-3] % value.shape[-3]:
             raise RuntimeError("Number of heads in key and value must divide the number of heads in query")

@@ -9,6 +9,7 @@ from minitensor import _C
 from minitensor._C import Tensor, int64
 from minitensor._functions.offered import tensor, where
 from minitensor.composite import composite
+from minitensor.composite.numbers import whole_sizes
 from minitensor.composite.registry import autocast
 from minitensor.nn.functional.arguments import REDUCTIONS
 from minitensor.ops import ROWS
@@ -22,7 +23,7 @@ _loss = ROWS["_ctc_loss"].call
 def _lengths(value: Any, name: str) -> Tensor:
     """Return lengths as a vector of int64."""
     if not isinstance(value, Tensor):
-        value = tensor([int(n) for n in value] if isinstance(value, Sequence) else [int(value)], dtype=int64)
+        value = tensor(whole_sizes(value if isinstance(value, Sequence) else (value,), "ctc_loss", name), dtype=int64)
     if value.is_floating_point() or value.is_complex() or value.dtype == _C.bool:
         raise RuntimeError(f"{name} must be integral")
     return value.to(int64).reshape(-1)

@@ -9,6 +9,7 @@ from minitensor._C import Tensor
 from minitensor._functions.offered import broadcast_shapes, sub, where
 from minitensor.composite import composite
 from minitensor.composite.distance import pdist
+from minitensor.composite.numbers import number
 from minitensor.composite.registry import autocast
 
 __all__ = ["cosine_similarity", "pairwise_distance", "pdist"]
@@ -16,6 +17,7 @@ __all__ = ["cosine_similarity", "pairwise_distance", "pdist"]
 
 def vector_norm(x: Tensor, p: float, dim: int | Sequence[int], keepdim: bool = False) -> Tensor:
     """Return the ``p``-norm along ``dim``. Its gradient at zero is zero."""
+    p = number(p, "norm", "p")
     if x.is_complex():
         x = x.abs()
     if p == float("inf"):

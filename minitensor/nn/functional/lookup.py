@@ -8,6 +8,7 @@ from minitensor._functions import offered
 from minitensor._functions.offered import arange, cat, full, gather, searchsorted, where
 from minitensor.autograd import no_grad
 from minitensor.composite import composite
+from minitensor.composite.numbers import number, whole
 from minitensor.composite.registry import shortcut
 from minitensor.ops import ROWS
 
@@ -20,6 +21,8 @@ def _renormalize(weight: Tensor, indices: Tensor, max_norm: float, norm_type: fl
     """Scale down, in place, the rows that are used and whose norm is larger than `max_norm`."""
     from minitensor.nn.functional.distance import vector_norm
 
+    max_norm = number(max_norm, "embedding_renorm_", "max_norm")
+    norm_type = number(norm_type, "embedding_renorm_", "norm_type")
     with no_grad():
         used = offered.zeros(weight.shape[0], dtype=weight.dtype, device=weight.device).index_add(
             0, indices.reshape(-1), offered.ones(indices.numel(), dtype=weight.dtype, device=weight.device)
@@ -274,6 +277,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """
     if tensor.dtype != int64:
         raise RuntimeError(f"one_hot is only applicable to index tensor of type LongTensor, got {tensor.dtype}")
+    num_classes = whole(num_classes, "one_hot", "num_classes")
     if _C.vmap_level(tensor):  # whose values nobody can read
         if num_classes < 1:
             raise RuntimeError("one_hot: num_classes must be given inside of vmap")

@@ -268,6 +268,7 @@ def multi_margin_loss(
     if size_average is not None or reduce is not None:
         reduction = reduction_of(size_average, reduce, reduction)
     _check_reduction(reduction)
+    p, margin = number(p, "multi_margin_loss", "p"), number(margin, "multi_margin_loss", "margin")
     if p not in (1, 2):
         raise ValueError("only p == 1 and p == 2 supported")
     rows, _ = _examples(input, target, "multi_margin_loss")

@@ -39,6 +39,7 @@ def _check_training_size(shape: Sequence[int]) -> None:
 
 def _update(running: Tensor | None, value: Tensor, momentum: float) -> None:
     if running is not None:
+        momentum = number(momentum, "batch_norm", "momentum")
         with no_grad():
             running.mul_(1 - momentum).add_(value.to(running.dtype) * momentum)
 

@@ -8,6 +8,7 @@ from typing import Any
 from minitensor import _C
 from minitensor._C import Tensor, int64
 from minitensor.composite import composite
+from minitensor.composite.numbers import whole_sizes
 from minitensor.composite.registry import autocast, shortcut, with_out
 from minitensor.nn.functional.arguments import ntuple, spatial
 from minitensor.ops import ROWS
@@ -286,7 +287,7 @@ def _unpool_size(
     default = [(n - 1) * s + k - 2 * p for n, s, k, p in zip(input.shape[-rank:], stride, kernel, padding, strict=True)]
     if output_size is None:
         return tuple(default)
-    size = [int(n) for n in output_size]
+    size = list(whole_sizes(output_size, f"max_unpool{rank}d", "output_size"))
     if len(size) == rank + 2:
         size = size[2:]
     if len(size) != rank:

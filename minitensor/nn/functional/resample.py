@@ -17,7 +17,7 @@ from minitensor import _C
 from minitensor._C import Tensor, bfloat16, float16, float32, float64, int32, int64, uint8
 from minitensor._functions.offered import tensor
 from minitensor._warning import users_level
-from minitensor.composite.numbers import number
+from minitensor.composite.numbers import number, whole, whole_sizes
 from minitensor.ops import ROWS
 
 __all__ = ["interpolate", "upsample", "upsample_bilinear", "upsample_nearest"]
@@ -250,8 +250,8 @@ def _sizes(input: Tensor, rank: int, size: Any, scale_factor: Any) -> tuple[list
                     f"dimensions of {list(input.shape[2:])} and output size of {size}. Please provide input tensor in "
                     "(N, C, d1, d2, ...,dK) format and output size in (o1, o2, ...,oK) format."
                 )
-            return [int(n) for n in size], None
-        return [int(size)] * rank, None
+            return list(whole_sizes(size, "interpolate", "size")), None
+        return [whole(size, "interpolate", "size")] * rank, None
     if scale_factor is None:
         raise ValueError("either size or scale_factor should be defined")
     if isinstance(scale_factor, (list, tuple)):
