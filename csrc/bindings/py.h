@@ -227,6 +227,7 @@ bool init_structure(PyObject* module);
 bool init_generator(PyObject* module);
 bool init_extend(PyObject* module);
 bool init_sparse(PyObject* module);
+bool init_watched_calls(PyObject* module);
 bool init_out_form(PyObject* module);
 bool init_shortcut(PyObject* module);
 bool init_composed(PyObject* module);

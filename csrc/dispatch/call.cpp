@@ -48,6 +48,8 @@ void (*widen_hook)(Call&) = nullptr;
 void (*python_kernel_hook)(Call&, Device, Ref<Tensor>*) = nullptr;
 void (*python_step_hook)(Call&) = nullptr;
 void (*sparse_hook)(Call&, Ref<Tensor>*) = nullptr;
+MT_THREAD_LOCAL bool calls_are_watched = false;
+void (*run_watched_hook)(Call&, Ref<Tensor>*) = nullptr;
 
 void ReleaseGil::take_back(PyThreadState* state) noexcept {
     try {
@@ -454,6 +456,16 @@ void dispatch(Call& call, Ref<Tensor>* results) {
     dispatch_as_given(call, results);
 }
 
+void run_inferred(Call& call, Ref<Tensor>* results) {
+    if (call.op->infer && has_strided_operand(call) && keeps_order(call)) {
+        InMemoryOrder ordered(call);
+        interpret(call, results);
+        ordered.finish(results);
+    } else {
+        interpret(call, results);
+    }
+}
+
 void dispatch_as_given(Call& call, Ref<Tensor>* results) {
     const OpDef& op = *call.op;
     if (__builtin_expect(function_log != nullptr, 0)) touch_operands(call);
@@ -479,13 +491,8 @@ void dispatch_as_given(Call& call, Ref<Tensor>* results) {
             results[0]->is_inference = &op == as_dtype ? thread_settings.inference_mode : is_inference;
         }
     } else {
-        if (op.infer && has_strided_operand(call) && keeps_order(call)) {
-            InMemoryOrder ordered(call);
-            interpret(call, results);
-            ordered.finish(results);
-        } else {
-            interpret(call, results);
-        }
+        if (__builtin_expect(calls_are_watched, 0)) run_watched_hook(call, results);
+        else run_inferred(call, results);
         if (thread_settings.inference_mode)
             for (size_t i = 0; i < call.result_count; ++i) results[i]->is_inference = true;
     }

@@ -105,6 +105,12 @@ extern void (*python_kernel_hook)(Call& call, Device device, Ref<Tensor>* result
 // Runs a call with an operand in a sparse layout, in Python, or throws that the op doesn't know it.
 extern void (*sparse_hook)(Call& call, Ref<Tensor>* results);
 
+// Runs a call that gives new tensors, below the tape, while Python watches this thread's calls; installed by bindings/.
+extern MT_THREAD_LOCAL bool calls_are_watched;
+extern void (*run_watched_hook)(Call& call, Ref<Tensor>* results);
+// The same without being watched: what has been inferred is interpreted, its results in the order of memory it keeps.
+void run_inferred(Call& call, Ref<Tensor>* results);
+
 inline constexpr size_t kMaxResults = 3;
 
 void dispatch(Call& call, Ref<Tensor>* results);

@@ -32,7 +32,7 @@ class memory_format:  # noqa: N801  (PyTorch's name)
         self._name = name
 
     def __repr__(self) -> str:
-        return f"minitensor.{self._name}"
+        return f"{_C.shown_package()}.{self._name}"
 
     def __reduce__(self) -> str:
         return self._name
@@ -55,7 +55,7 @@ class layout:  # noqa: N801  (PyTorch's name)
         self._name = name
 
     def __repr__(self) -> str:
-        return f"minitensor.{self._name}"
+        return f"{_C.shown_package()}.{self._name}"
 
     def __reduce__(self) -> str:
         return self._name

@@ -14,6 +14,7 @@ are anywhere, and what reads values runs at once. :mod:`minitensor.extend` makes
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -25,7 +26,7 @@ from minitensor.library.schema import infer_schema, parse
 __all__ = [
     "CustomOpDef", "Library", "custom_op", "define", "fallthrough_kernel", "get_ctx", "get_kernel", "impl",
     "impl_abstract", "infer_schema", "opcheck", "register_autocast", "register_autograd", "register_fake",
-    "register_kernel", "register_torch_dispatch", "register_vmap",
+    "register_kernel", "register_torch_dispatch", "register_vmap", "triton_op", "wrap_triton",
 ]  # fmt: skip
 
 
@@ -138,6 +139,62 @@ def custom_op(
         return made
 
     return define if fn is None else define(fn)
+
+
+def triton_op(
+    name: str, fn: Callable[..., Any] | None = None, /, *, mutates_args: str | Iterable[str], schema: str | None = None
+) -> Any:
+    """Make a function that launches Triton's kernels a custom op `namespace::name`, as :func:`custom_op` does.
+
+    The function is its rule for device "meta" too, so what it does beside :func:`wrap_triton` is to be calls of ops.
+    """
+
+    def define(function: Callable[..., Any]) -> CustomOpDef:
+        made: CustomOpDef = custom_op(name, function, mutates_args=mutates_args, schema=schema)
+        made.register_fake(_without_launches(function))
+        made._op.checks_writes = False  # Triton's interpreter writes back all that it was given
+        return made
+
+    return define if fn is None else define(fn)
+
+
+def _without_launches(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def shapes(*args: Any, **kwargs: Any) -> Any:
+        _launching.append(False)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            _launching.pop()
+
+    return shapes
+
+
+_launching = [True]
+
+
+class _NoLaunch:
+    """A kernel where there is no data."""
+
+    def __getitem__(self, grid: Any) -> Callable[..., None]:
+        return self.run
+
+    def run(self, *args: Any, **kwargs: Any) -> None:
+        """Do nothing: the results' shapes don't depend on it."""
+
+
+def wrap_triton(triton_kernel: Any, /) -> Any:
+    """Return what launches a kernel of Triton's within a :func:`triton_op`: the kernel, or nothing where no data is.
+
+    RuntimeError for what `triton.jit` or `triton.autotune` did not make; ImportError without the package `triton`.
+    """
+    from triton.runtime.autotuner import Autotuner
+    from triton.runtime.interpreter import InterpretedFunction
+    from triton.runtime.jit import JITFunction
+
+    if not isinstance(triton_kernel, (JITFunction, Autotuner, InterpretedFunction)):
+        raise RuntimeError("wrap_triton only works on functions annotated with triton.jit or triton.autotune")
+    return triton_kernel if _launching[-1] else _NoLaunch()
 
 
 def _definition(op: Any) -> CustomOpDef:

@@ -49,9 +49,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """The namespaces of custom ops; see `minitensor.library`."""
+    """The namespaces of custom ops, and `aten`; see `minitensor.library`."""
+    import importlib
     import sys
 
+    if name == "aten":
+        globals()["aten"] = found = importlib.import_module("minitensor.library.aten").Aten()
+        return found
     library = sys.modules.get("minitensor.library.custom_ops")
     found = library.namespace(name) if library and not name.startswith("_") else None
     if found is None:

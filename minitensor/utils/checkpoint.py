@@ -6,7 +6,6 @@ import contextlib
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from enum import Enum
 from typing import Any, cast
 
 from minitensor import _C, autograd
@@ -15,8 +14,15 @@ from minitensor.amp.state import restore_autocast
 from minitensor.autograd.function import Saved
 from minitensor.autograd.graph import saved_tensors_hooks
 from minitensor.random import get_rng_state, set_rng_state
+from minitensor.utils.selective_checkpoint import (
+    CheckpointPolicy,
+    SelectiveCheckpointContext,
+    create_selective_checkpoint_contexts,
+    ignored_ops,
+)
 
 __all__ = [
+    "SAC_IGNORED_OPS",
     "CheckpointError",
     "CheckpointFunction",
     "CheckpointPolicy",
@@ -37,6 +43,7 @@ __all__ = [
 
 Tensor = _C.Tensor
 _EARLY_STOP: list[bool] = [True]
+SAC_IGNORED_OPS: frozenset[Any]  # made when it is asked for: the names of ops need the functions
 
 
 class CheckpointError(RuntimeError):
@@ -159,37 +166,6 @@ class set_checkpoint_debug_enabled(_C.Context):  # noqa: N801  (PyTorch's name)
 
     def _restore(self, before: int) -> None:
         del _DEBUG[before:]
-
-
-class CheckpointPolicy(Enum):
-    """What a selective checkpoint does with the result of an op."""
-
-    MUST_SAVE = 0
-    PREFER_SAVE = 1
-    MUST_RECOMPUTE = 2
-    PREFER_RECOMPUTE = 3
-    MUST_CPU_OFFLOAD = 4
-    PREFER_CPU_OFFLOAD = 5
-
-
-class SelectiveCheckpointContext:
-    """What the policy of a selective checkpoint is told of the run: whether it is the second one."""
-
-    def __init__(self, *, is_recompute: bool, op_output: Any = None) -> None:
-        self.is_recompute = is_recompute
-        self.op_output = op_output
-
-
-def create_selective_checkpoint_contexts(policy_fn_or_list: Any, allow_cache_entry_mutation: bool = False) -> Any:
-    """NotImplementedError: which ops of a function are computed again can't be chosen.
-
-    A policy would see calls below the tape, where results of the first run could take the place of those of the second
-    without cutting its graph; calls are intercepted above it only. Checkpoint the parts that are to be computed again.
-    """
-    raise NotImplementedError(
-        "create_selective_checkpoint_contexts: the ops that are computed again can't be chosen one by one; checkpoint "
-        "the parts of the function that are to be computed again, and leave the others out"
-    )
 
 
 class _Autocast(_C.Context):
@@ -441,3 +417,9 @@ def checkpoint_sequential(
         run = segment(start, end)
         input = checkpoint(run, input, use_reentrant=use_reentrant, preserve_rng_state=preserve)
     return segment(end, len(steps))(input)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "SAC_IGNORED_OPS":
+        return globals().setdefault(name, ignored_ops())
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}' (docs/names.md says what is here)")

@@ -33,8 +33,6 @@ MODULES = (
 REASONS: tuple[tuple[str, dict[str, str]], ...] = (
     ("TorchScript's own graphs: scripted functions run Python", {"jit": "export_opnames"}),
     ("classes that PyTorch itself no longer runs", {"autograd": "NestedIOFunction"}),
-    ("which ops are computed again can't be chosen one by one", {"utils.checkpoint": "SAC_IGNORED_OPS"}),
-    ("Triton: kernels are made by this compiler", {"library": "triton_op wrap_triton"}),
     (
         "what chooses among the guards of PyTorch's compiler, to leave some out; all guards of a program are compared",
         {

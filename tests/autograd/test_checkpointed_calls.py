@@ -53,8 +53,6 @@ def test_names_of_its_parts():
     assert c.DefaultDeviceType.get_device_type() == "cuda"
     assert c.CheckpointPolicy.PREFER_RECOMPUTE.value == 3
     assert not c.SelectiveCheckpointContext(is_recompute=False).is_recompute
-    with pytest.raises(NotImplementedError, match="can't be chosen one by one"):
-        c.create_selective_checkpoint_contexts([mt.mm])
     with c.set_checkpoint_debug_enabled(True), pytest.raises(ValueError, match="only supported when"):
         c.checkpoint(mt.exp, leaf, use_reentrant=True)
 

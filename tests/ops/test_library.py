@@ -1,5 +1,8 @@
 """Custom ops by `minitensor.library`."""
 
+import sys
+import types
+
 import pytest
 
 import minitensor as mt
@@ -251,3 +254,36 @@ def test_sizes_that_depend_on_data_are_refused_as_on_meta():
     assert nonzero(mt.tensor([0.0, 2.0])).tolist() == [[1]]
     with pytest.raises(RuntimeError, match=r"tests_of_ctx::nonzero.*data-dependent shape"):
         nonzero(mt.ones(2, device="meta"))
+
+
+def test_triton_ops(monkeypatch):
+    """Functions that launch Triton's kernels: what is launched is whatever the package `triton` made."""
+    launched = []
+
+    class Kernel:
+        def __getitem__(self, grid):
+            return lambda *args: launched.append((grid, len(args)))
+
+    for name, member in (("autotuner", "Autotuner"), ("interpreter", "InterpretedFunction"), ("jit", "JITFunction")):
+        module = types.ModuleType(f"triton.runtime.{name}")
+        setattr(module, member, Kernel if member == "JITFunction" else type(member, (), {}))
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    for name in ("triton", "triton.runtime"):
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    kernel = Kernel()
+
+    @mt.library.triton_op("tritons::doubled", mutates_args=())
+    def doubled(x: mt.Tensor) -> mt.Tensor:
+        out = mt.zeros_like(x)
+        mt.library.wrap_triton(kernel)[(1,)](x, out)
+        return out
+
+    try:
+        assert doubled(mt.ones(3)).tolist() == [0, 0, 0]
+        assert launched == [((1,), 2)]
+        assert doubled(mt.empty(3, device="meta")).shape == (3,)
+        assert len(launched) == 1
+        with pytest.raises(RuntimeError, match=r"only works on functions annotated with triton\.jit"):
+            mt.library.wrap_triton(len)
+    finally:
+        mt.library.custom_ops.forget("tritons::doubled")

@@ -85,6 +85,7 @@ THE_PACKAGE = {
     "minitensor/export/nodes.py": "finds functions by the names in files",
     "minitensor/fx/code.py": "finds functions by their public names, and gives them to generated code",
     "minitensor/fx/graph_module.py": "gives it to generated code",
+    "minitensor/library/aten.py": "finds functions by the names of ops",
     "minitensor/library/custom_ops.py": "finds dtypes by all names that they have in schemas",
     "minitensor/nn/modules/rnn.py": "calls functions at the top that are made of nn.functional",
     "minitensor/overrides.py": "lists what can be overridden",

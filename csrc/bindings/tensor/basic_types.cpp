@@ -52,7 +52,8 @@ struct DeviceObject {
 
 PyObject* g_dtypes[static_cast<size_t>(DType::Count)];
 
-// Whose name dtypes and sizes are shown with: PyTorch's, where a program imported this package under it.
+// Whose name dtypes, sizes, layouts and memory formats are shown with: PyTorch's, where a program imported this package
+// under it.
 std::string g_shown_package = "minitensor";
 
 PyObject* py_set_shown_package(PyObject*, PyObject* name) {
@@ -63,6 +64,8 @@ PyObject* py_set_shown_package(PyObject*, PyObject* name) {
         return PyUnicode_FromString(before.c_str());
     });
 }
+
+PyObject* py_shown_package(PyObject*, PyObject*) { return PyUnicode_FromString(g_shown_package.c_str()); }
 
 const NamedDType* named_of(PyObject* self) { return reinterpret_cast<DTypeObject*>(self)->named; }
 DType dtype_of(PyObject* self) {
@@ -478,6 +481,7 @@ PyMethodDef dtype_functions[] = {
      "type_name(dtype)\n--\n\nPyTorch's name of a dtype in its messages: Float, Long, Byte."},
     {"asks_for_float8", method<py_asks_for_float8>(), METH_NOARGS,
      "Whether calls look for floats of eight bits, which takes some nanoseconds: from their first use on."},
+    {"shown_package", method<py_shown_package>(), METH_NOARGS, "The package that dtypes and sizes are shown as."},
     {"set_shown_package", method<py_set_shown_package>(), METH_O,
      "set_shown_package(name): dtypes and sizes are shown as that package's; the name before."},
     {"get_default_device", method<py_default_device>(), METH_NOARGS,
