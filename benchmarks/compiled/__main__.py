@@ -69,7 +69,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.compiled", description=__doc__.partition("\n\n")[0])
     parser.add_argument("--filter", default="", metavar="RE", help="only names that match")
     parser.add_argument("--above", type=float, default=1.0, metavar="RATIO", help="list those above (1.0)")
-    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="turns of each (3)")
+    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="how often each is timed (3)")
     parser.add_argument("--seconds", type=float, default=0.02, metavar="S", help="of each turn (0.02)")
     given = parser.parse_args(argv)
     import minitensor as mt

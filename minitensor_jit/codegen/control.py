@@ -30,11 +30,11 @@ class ControlFlow:
         raise NotImplementedError
 
     def begin(self, loop: Loop) -> None:
-        """Its changing values lie at the places of its outputs from the first turn to the end."""
+        """Its changing values lie at the places of its outputs from the first iteration to the end."""
         for output, start in zip(loop.outputs, loop.starts, strict=True):
             self.copy(self.where(start), self.locations[output], nbytes_of(output))
 
-    def turn(self, loop: Loop) -> None:
+    def iterate(self, loop: Loop) -> None:
         """The body, and what must be moved at its end."""
         moves = self._place(loop)
         self.run(loop.body)
@@ -55,9 +55,9 @@ class ControlFlow:
         self.forget(region)
 
     def _place(self, loop: Loop) -> list[tuple[Value, Value]]:
-        """Lets steps of the body write over the values of the turn before, where that is safe.
+        """Lets steps of the body write over the values of the iteration before, where that is safe.
 
-        What is left over must be moved at the end of the turn: (value, output).
+        What is left over must be moved at the end of the iteration: (value, output).
         """
         maker = {value: (at, m) for at, step in enumerate(loop.body.steps) for m, value in enumerate(step.outputs)}
         moves = []

@@ -38,7 +38,7 @@ class Refused(enum.Enum):
     )
     TOO_LARGE = (
         "too-large",
-        "make one of many: `stack` what is done alike to many tensors, and let loops have fewer turns",
+        "make one of many: `stack` what is done alike to many tensors, and let loops have fewer iterations",
     )
     CYCLE = (
         "cycle",
@@ -66,13 +66,13 @@ class Refused(enum.Enum):
         "sizes-vary",
         "call it with one size, or set --dynamic_shapes=false to have code for each",
     )
-    UNKNOWN_TURNS = (
-        "unknown-turns",
-        "let the number of turns follow from Python numbers, not from tensors",
+    UNKNOWN_TRIP_COUNT = (
+        "unknown-trip-count",
+        "let the number of iterations follow from Python numbers, not from tensors",
     )
     EFFECTS = (
         "effects",
-        "take it out of the loop: it may be another in every turn",
+        "take it out of the loop: it may be another in every iteration",
     )
     OTHER_EXCHANGE = (
         "other-exchange",

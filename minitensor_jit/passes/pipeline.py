@@ -148,7 +148,7 @@ def stages(
     if fold_constants:
         found["simplification"].append(ConstantFolding())
     # A branch that is known to be taken is no branch. Turns that are written out meet the rules; what is the same in
-    # all turns of other loops is computed before them.
+    # all iterations of other loops is computed before them.
     found["loops"] = [ConditionalSimplifier(), WhileLoopUnroller(), WhileLoopInvariantCodeMotion()]
     if fuse:
         # Looks for the index of a gather in its simplified form; what it makes is simplified again.

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ..codegen.errors import CompileError
 from ..ir.evaluate.computation import evaluate_computation
-from ..ir.evaluate.control import chosen_branch, turns_of_loops
+from ..ir.evaluate.control import chosen_branch, loop_iterations
 from ..ir.evaluate.evaluator import evaluate, evaluate_instruction, flat
 from ..ir.infer.structured import branches
 from ..ir.module import Computation, Instruction, Module
@@ -65,9 +65,9 @@ def isolate(
     atol: float = 1e-5,
 ) -> Finding | None:
     """The first instruction of the optimised module that differs, and the pass; None where nothing differs."""
-    before = turns_of_loops()
+    before = loop_iterations()
     want = evaluate(module, args)
-    turns = turns_of_loops() - before
+    iterations = loop_iterations() - before
     stages = list(passes())
 
     def after(count: int) -> Module:
@@ -87,29 +87,29 @@ def isolate(
         return stages[high - 1].name
 
     def means_other(count: int) -> bool:
-        return mismatch(evaluate(after(count), args), want, rtol, atol, turns) is not None
+        return mismatch(evaluate(after(count), args), want, rtol, atol, iterations) is not None
 
     def runs_other(count: int) -> bool:
-        return mismatch(run(after(count), args), want, rtol, atol, turns) is not None
+        return mismatch(run(after(count), args), want, rtol, atol, iterations) is not None
 
     optimised = after(len(stages))
-    if problem := mismatch(evaluate(optimised, args), want, rtol, atol, turns):
+    if problem := mismatch(evaluate(optimised, args), want, rtol, atol, iterations):
         return Finding(problem=problem, pass_name=bisect(means_other), meaning=True)
 
     def differs(i: Instruction, operands: Sequence[Any], value: Any) -> str | None:
-        return mismatch(run(single(i), operands), flat(value), rtol, atol, turns if i.opcode == "while" else 1)
+        return mismatch(run(single(i), operands), flat(value), rtol, atol, iterations if i.opcode == "while" else 1)
 
     found = _first(optimised.entry, args, differs)
     if found is not None:
         guilty = bisect(runs_other) if runs_other(len(stages)) else ""
         return Finding(found[0].name, single(found[0]), found[1], guilty)
-    if problem := mismatch(run(optimised, args), want, rtol, atol, turns):
+    if problem := mismatch(run(optimised, args), want, rtol, atol, iterations):
         return Finding(problem=problem, pass_name=bisect(runs_other))
     return None
 
 
-# In so many turns of a loop, what runs there is compared one by one.
-_TURNS = 3
+# In so many iterations of a loop, what runs there is compared one by one.
+_ITERATIONS = 3
 
 
 def _first(
@@ -126,7 +126,7 @@ def _first(
             found = None
             if i.opcode == "while":
                 state = operands[0]
-                for _ in range(_TURNS):
+                for _ in range(_ITERATIONS):
                     found = found or _first(i.attrs["condition"], [state], differs)
                     if found or not evaluate_computation(i.attrs["condition"], [state]):
                         break

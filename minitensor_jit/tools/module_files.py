@@ -104,13 +104,13 @@ def compile_and_run(module: Module, args: Sequence[Array]) -> list[Array]:
         executable.close()
 
 
-def mismatch(got: Sequence[Array], want: Sequence[Array], rtol: float, atol: float, turns: int = 1) -> str | None:
+def mismatch(got: Sequence[Array], want: Sequence[Array], rtol: float, atol: float, iterations: int = 1) -> str | None:
     """Where two lists of results differ, in words; None where they don't.
 
-    Rounding errors of a loop's turns add up as the steps of a random walk do: the tolerances grow with the square root
-    of the number of turns.
+    Rounding errors of a loop's iterations add up as the steps of a random walk do: the tolerances grow with the square
+    root of the number of iterations.
     """
-    rtol, atol = rtol * max(turns, 1) ** 0.5, atol * max(turns, 1) ** 0.5
+    rtol, atol = rtol * max(iterations, 1) ** 0.5, atol * max(iterations, 1) ** 0.5
     if len(got) != len(want):
         return f"{len(got)} results, expected {len(want)}"
     for k, (a, b) in enumerate(zip(got, want, strict=True)):

@@ -18,7 +18,7 @@ import numpy as np
 
 from ..codegen.cpu.compiler import compile_module
 from ..flags import JitOptions, parse_flags
-from ..ir.evaluate.control import turns_of_loops
+from ..ir.evaluate.control import loop_iterations
 from ..ir.evaluate.evaluator import evaluate
 from ..ir.module import Module
 from ..passes.pipeline import PipelineOptions, run_pipeline
@@ -73,9 +73,9 @@ def main(prefix: Path, *, flags: str = "", argv: Sequence[str] | None = None) ->
     # The evaluator sums in another order, and has its own exp.
     rtol = max(options.tolerance, 1e-4) if chosen.rtol is None else chosen.rtol
     atol = rtol / 10 if chosen.atol is None else chosen.atol
-    before = turns_of_loops()
+    before = loop_iterations()
     want = evaluate(module, args)
-    if problem := mismatch(results, want, rtol, atol, turns_of_loops() - before):
+    if problem := mismatch(results, want, rtol, atol, loop_iterations() - before):
         print(f"compiled code and evaluator differ: {problem}", file=sys.stderr)
         return 1
     print("compiled code and evaluator agree")

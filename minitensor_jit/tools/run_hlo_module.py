@@ -16,7 +16,7 @@ import numpy as np
 
 from ..codegen.cpu.compiler import compile_module
 from ..codegen.errors import CompileError
-from ..ir.evaluate.control import turns_of_loops
+from ..ir.evaluate.control import loop_iterations
 from ..ir.evaluate.evaluator import evaluate
 from ..ir.module import Module
 from ..passes.pipeline import PipelineOptions, run_pipeline
@@ -52,15 +52,15 @@ def main(argv: Sequence[str] | None = None) -> int:
             seed = options.seed + n
             args = arguments_of(module, options.inputs, seed)
             if n == 0 or options.inputs is None:
-                before = turns_of_loops()
+                before = loop_iterations()
                 want = results = evaluate(module, args)
-                turns = turns_of_loops() - before
+                iterations = loop_iterations() - before
             if run is None:
                 continue
             started = time.perf_counter()
             results = run(args)
             print(f"{module.name}: run in {(time.perf_counter() - started) * 1e3:.3f} ms", file=sys.stderr)
-            if problem := mismatch(results, want, options.rtol, options.atol, turns):
+            if problem := mismatch(results, want, options.rtol, options.atol, iterations):
                 where = "" if options.inputs is not None else f" with seed {seed}"
                 print(f"{options.file}: compiled code and evaluator differ{where}: {problem}", file=sys.stderr)
                 return 1

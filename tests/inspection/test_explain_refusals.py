@@ -197,8 +197,8 @@ def of_pass(one, module):
     return {(r.what.opcode, one.name, r.decision.why.code) for r in one.decisions}
 
 
-@case("unknown-turns", "while", "while-unroll")
-def unknown_turns():
+@case("unknown-trip-count", "while", "while-unroll")
+def unknown_trip_count():
     return tuple(of_pass(WhileLoopUnroller(), parse_module(LOOP.format(end=end))) for end in ("given", "three"))
 
 

@@ -252,8 +252,8 @@ ENTRY e {
 """
 
 
-def test_tolerances_grow_with_the_turns_of_loops(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A zero that is off by five times the tolerance is wrong after one turn, and may be rounding after a hundred."""
+def test_tolerances_grow_with_the_iterations_of_loops(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A zero that is off by five times the tolerance is wrong after one iteration, and may be rounding after 100."""
     real = run_hlo_module.run_on_arrays
     monkeypatch.setattr(run_hlo_module, "run_on_arrays", lambda e, args: [r + 5e-5 for r in real(e, args)])
     path = tmp_path / "recurrent.hlo"

@@ -194,6 +194,20 @@ def test_paths():
     assert missing == []
 
 
+def test_lines_of_tables_stand_in_their_files():
+    """In the row of a table whose last cells are a file and a line."""
+    rows = [
+        (document, path, line)
+        for document in DOCUMENTS
+        for path, line in re.findall(
+            r"\| `([\w./-]+/[\w./-]+\.\w+)` \| `([^`]+)` \|$", prose(ROOT / document), re.MULTILINE
+        )
+    ]
+    assert len(rows) > 10
+    lines = {path: {line.strip() for line in (ROOT / path).read_text().splitlines()} for _, path, _ in rows}
+    assert [row for row in rows if row[2] not in lines[row[1]]] == []
+
+
 @pytest.mark.parametrize(
     ("expected", "actual", "anywhere", "missing"),
     [

@@ -24,19 +24,19 @@ class Control(ControlFlow):
     # ---- loops
 
     def loop(self, loop: Loop) -> None:
-        """A `while`: its changing values lie at the places of its outputs from the first turn to the end."""
+        """A `while`: its changing values lie at the places of its outputs from the first iteration to the end."""
         unit = self.unit
         self.begin(loop)
-        header, turn, after = (unit.entry.block(name) for name in ("while", "turn", "after"))
+        header, body, after = (unit.entry.block(name) for name in ("while", "body", "after"))
         unit.builder.branch(header)
         unit.builder.position_at_end(header)
         self.run(loop.condition)
         going = self._load(loop.condition.results[0], pred=True)
         self.forget(loop.condition)
         b = unit.builder
-        b.cbranch(b.icmp_unsigned("!=", going, constant(I8, 0)), turn, after)
-        b.position_at_end(turn)
-        self.turn(loop)
+        b.cbranch(b.icmp_unsigned("!=", going, constant(I8, 0)), body, after)
+        b.position_at_end(body)
+        self.iterate(loop)
         unit.builder.branch(header)
         unit.builder.position_at_end(after)
 

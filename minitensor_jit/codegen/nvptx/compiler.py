@@ -175,7 +175,7 @@ class _Control(ControlFlow):
         predicate = program.unit.address(self.where(loop.condition.results[0]))
         self.forget(loop.condition)
         condition, program.steps = program.steps, []
-        self.turn(loop)
+        self.iterate(loop)
         body, program.steps = program.steps, outside
         program.steps.append(WhileLoop(tuple(condition), predicate, tuple(body)))
 

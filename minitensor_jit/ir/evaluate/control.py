@@ -13,7 +13,7 @@ from .computation import evaluate_computation, scalar_function
 from .custom_calls import find_custom_call
 from .elementwise import Rule, Value
 
-__all__ = ["CONTROL_RULES", "chosen_branch", "turns_of_loops"]
+__all__ = ["CONTROL_RULES", "chosen_branch", "loop_iterations"]
 
 
 def _tuple(i: Instruction, x: Sequence[Value]) -> Value:
@@ -29,20 +29,20 @@ def _call(i: Instruction, x: Sequence[Value]) -> Value:
 
 
 def _while(i: Instruction, x: Sequence[Value]) -> Value:
-    global _turns
+    global _iterations
     state = x[0]
     while evaluate_computation(i.attrs["condition"], [state]):
         state = evaluate_computation(i.attrs["body"], [state])
-        _turns += 1
+        _iterations += 1
     return state
 
 
-_turns = 0
+_iterations = 0
 
 
-def turns_of_loops() -> int:
-    """How many turns loops have made in this process: the difference of two looks says what an evaluation did."""
-    return _turns
+def loop_iterations() -> int:
+    """How many iterations loops have had in this process: the difference of two looks says what an evaluation did."""
+    return _iterations
 
 
 def chosen_branch(i: Instruction, index: Value) -> int:

@@ -1,4 +1,4 @@
-"""What is known of a `while` loop: the elements of its state that never change, and how often it turns."""
+"""What is known of a `while` loop: the elements of its state that never change, and its trip count."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...ir.shape import Shape, TupleShape
 
 __all__ = ["element", "elements", "invariant_elements", "trip_count"]
 
-# Operations that decide on a loop's end and that are tried out, turn by turn, to count the turns.
+# Operations that decide on a loop's end and that are tried out, one iteration after the other, to count them.
 _COUNTED: Final = frozenset({"parameter", "get-tuple-element", "constant", "add", "subtract", "multiply", "compare"})
 
 
@@ -69,9 +69,9 @@ def trip_count(loop: Instruction, most: int) -> int | None:
         if start.operands[k].opcode != "constant" or literal is None or literal.ndim:
             return None
         state[k] = literal
-    for turns in range(most + 1):
+    for count in range(most + 1):
         if not _value(condition.root, state):
-            return turns
+            return count
         state = {k: _value(body.root.operands[k], state) for k in needed}
     return None
 

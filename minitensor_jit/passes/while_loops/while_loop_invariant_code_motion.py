@@ -1,4 +1,4 @@
-"""Computes once, before a loop, what is the same in all of its turns."""
+"""Computes once, before a loop, what is the same in all of its iterations."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from .while_loop_analysis import element, elements, invariant_elements
 
 __all__ = ["WhileLoopInvariantCodeMotion"]
 
-# What may be computed although the loop turns not even once.
+# What may be computed although the loop may have no iteration.
 _HOISTABLE: Final = opcodes_with(Trait.HOISTABLE)
 
 
 class WhileLoopInvariantCodeMotion:
-    """Moves out of a `while`'s body what depends on nothing that its turns change.
+    """Moves out of a `while`'s body what depends on nothing that its iterations change.
 
     Contract: the body reads the moved value from a new element of the loop's state that it gives back unchanged; such
     elements cost nothing. What only gives a value another form, and what makes more bytes than it reads, stays: reading
-    it in every turn would cost more than computing it. Refusals are in `decisions`.
+    it in every iteration would cost more than computing it. Refusals are in `decisions`.
     """
 
     name = "while-licm"
@@ -86,7 +86,7 @@ class WhileLoopInvariantCodeMotion:
         reads = sum(o.shape.nbytes for o in set(i.operands))
         return Refused.LITTLE_GAINED.unless(
             i.array_shape.nbytes <= reads or i.opcode == "dot",
-            f"it would be read from memory, {i.array_shape.nbytes} bytes made of {reads}, in every turn",
+            f"it would be read from memory, {i.array_shape.nbytes} bytes made of {reads}, in every iteration",
             0,
         )
 

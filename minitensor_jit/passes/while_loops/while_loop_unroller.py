@@ -1,4 +1,4 @@
-"""Replaces short loops by their turns, one after the other."""
+"""Replaces short loops by their iterations, one after the other."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from .while_loop_analysis import element, elements, trip_count
 
 __all__ = ["WhileLoopUnroller"]
 
-MAX_TURNS: Final = 8
+MAX_ITERATIONS: Final = 8
 MAX_INSTRUCTIONS: Final = 256
 
 
 class WhileLoopUnroller:
-    """Writes out a `while` that is known to turn a few times only; one that never turns is its first state.
+    """Writes out a `while` that is known to have a few iterations only; one without any is its first state.
 
-    Contract: the number of turns follows from constants in the condition, the body and the first state. What the turns
+    Contract: the trip count follows from constants in the condition, the body and the first state. What the iterations
     have in common is then simplified and fused with what is around. Refusals are in `decisions`.
     """
 
@@ -32,32 +32,32 @@ class WhileLoopUnroller:
         changed = False
         for computation in module.computations:
             for loop in [i for i in computation.instructions if i.opcode == "while"]:
-                turns = trip_count(loop, MAX_TURNS)
-                decision = _may(loop, turns)
+                count = trip_count(loop, MAX_ITERATIONS)
+                decision = _may(loop, count)
                 if not decision:
                     self.decisions.append(Refusal(loop, None, decision))
                     continue
-                assert turns is not None
-                _unroll(computation, loop, turns)
+                assert count is not None
+                _unroll(computation, loop, count)
                 changed = True
         if changed:
             module.collect()
         return changed
 
 
-def _may(loop: Instruction, turns: int | None) -> Decision:
-    if turns is None:
-        return Refused.UNKNOWN_TURNS.because(f"it is not known to end after {MAX_TURNS} turns at most", 0)
-    count = turns * len(loop.attrs["body"].instructions)
-    return Refused.TOO_LARGE.unless(count <= MAX_INSTRUCTIONS, f"its turns would be {count} instructions", 0)
+def _may(loop: Instruction, count: int | None) -> Decision:
+    if count is None:
+        return Refused.UNKNOWN_TRIP_COUNT.because(f"it is not known to have at most {MAX_ITERATIONS} iterations", 0)
+    size = count * len(loop.attrs["body"].instructions)
+    return Refused.TOO_LARGE.unless(size <= MAX_INSTRUCTIONS, f"its iterations would be {size} instructions", 0)
 
 
-def _unroll(computation: Computation, loop: Instruction, turns: int) -> None:
+def _unroll(computation: Computation, loop: Instruction, count: int) -> None:
     body: Computation = loop.attrs["body"]
     (parameter,) = body.parameters
     state = loop.operands[0]
     made: list[Instruction] = []
-    for turn in range(turns):
+    for iteration in range(count):
         copies: dict[Instruction, Instruction] = {parameter: state}
         for i in body.instructions:
             if i is parameter:
@@ -68,7 +68,7 @@ def _unroll(computation: Computation, loop: Instruction, turns: int) -> None:
                     made.append(copies[i])
                 continue
             copy = i.clone([copies[o] for o in i.operands])
-            copy.name = f"{i.name}.turn{turn}"
+            copy.name = f"{i.name}.iteration{iteration}"
             copy.metadata = copy.metadata or loop.metadata
             copies[i] = copy
             made.append(copy)
