@@ -355,10 +355,8 @@ def test_graphs_are_written_with_the_programs_names(tmp_path, monkeypatch):
 
 
 def test_layouts_and_memory_formats_have_pytorchs_names(tmp_path):
-    (tmp_path / "program.py").write_text(
-        "import torch\nprint(torch.strided, torch.channels_last, torch.ones(2).to_sparse())\n"
-    )
-    assert run(tmp_path / "program.py").stdout == (
+    source = "import torch\nprint(torch.strided, torch.channels_last, torch.ones(2).to_sparse())\n"
+    assert aliased(tmp_path, source).stdout == (
         "torch.strided torch.channels_last tensor(indices=tensor([[0, 1]]),\n       values=tensor([1., 1.]),\n"
         "       size=(2,), nnz=2, layout=torch.sparse_coo)\n"
     )
