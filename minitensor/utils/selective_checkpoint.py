@@ -1,11 +1,13 @@
 """Selective checkpoints: a policy says of each op whether its results are kept, or computed again in the backward pass.
 
-def policy(ctx, op, *args, **kwargs):
-kept = op in (mt.ops.aten.mm.default, mt.ops.aten.addmm.default)
-return CheckpointPolicy.MUST_SAVE if kept else CheckpointPolicy.PREFER_RECOMPUTE
+For example::
 
-contexts = functools.partial(create_selective_checkpoint_contexts, policy)
-checkpoint(function, x, use_reentrant=False, context_fn=contexts)
+    def policy(ctx, op, *args, **kwargs):
+        kept = op in (mt.ops.aten.mm.default, mt.ops.aten.addmm.default)
+        return CheckpointPolicy.MUST_SAVE if kept else CheckpointPolicy.PREFER_RECOMPUTE
+
+    contexts = functools.partial(create_selective_checkpoint_contexts, policy)
+    checkpoint(function, x, use_reentrant=False, context_fn=contexts)
 """
 
 from __future__ import annotations
