@@ -41,6 +41,8 @@ REFUSED = [
     (lambda: D.MixtureSameFamily(D.Categorical(mt.ones(2)), 2), ValueError, "omponent distribution"),
     (lambda: D.MixtureSameFamily(D.Categorical(mt.ones(2)), D.Normal(mt.zeros(3), 1.0)), ValueError, "does not equal"),
     (lambda: D.MixtureSameFamily(D.Categorical(mt.ones(4, 2)), D.Normal(mt.zeros(3, 2), 1.0)), ValueError, "batch_sh"),
+    (lambda: D.MixtureSameFamily(D.Categorical(mt.ones(4, 5, 2)), D.Normal(mt.zeros(3, 5, 2), 1.0)), ValueError,
+     r"mixture_distribution.batch_shape` \(.*\[4, 5\].*component_distribution.batch_shape.*\[3, 5\]"),
     (lambda: D.TransformedDistribution(D.Normal(0.0, 1.0), 1), ValueError, "Transform"),
     (lambda: D.TransformedDistribution(D.Normal(0.0, 1.0), D.StickBreakingTransform()), ValueError, "at least 1"),
     (lambda: D.ReshapeTransform((2,), (3, 1)), ValueError, "numbers of elements"),

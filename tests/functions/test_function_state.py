@@ -1448,7 +1448,27 @@ def with_parameters(kind, place):
     return make
 
 
+def with_other_parameters(kind, count):
+    """A container that is made anew, of as many parameters; the last one is another."""
+
+    def make():
+        def made(value):
+            parameters = [nn.Parameter(mt.full((3,), float(n))) for n in (*range(count - 1), value)]
+            return kind({str(k): p for k, p in enumerate(parameters)} if kind is nn.ParameterDict else parameters)
+
+        holder, values = HasParameters(made(5)), itertools.count(6)
+
+        def change():
+            holder.value = made(next(values))
+
+        return lambda x: x * list(holder.value.parameters())[-1], change
+
+    return make
+
+
 for kind in (nn.ParameterDict, nn.ParameterList):
+    for count in (1, 2):
+        ROWS[f"a new {kind.__name__} of {count}"] = with_other_parameters(kind, count)
     for place in PLACES_OF_PARAMETERS:
         ROWS[f"a {kind.__name__} by {place}"] = with_parameters(kind, place)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import minitensor as mt
@@ -91,3 +92,26 @@ def test_gradients_of_what_shares_memory():
             g(s[:9], s[1:10]).backward()
             grads.append(s.grad.tolist())
         assert grads[0] == grads[1]
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_an_argument_may_be_an_array_that_a_captured_tensor_shares(first):
+    """What is written is seen in the other, though the two have memory of their own as far as tensors know."""
+
+    def program(captured):
+        def f(x):
+            before = captured.flip(0) * 3
+            x.add_(1)
+            return (before, captured.flip(0) * 2, x * 1)
+
+        return f
+
+    seen = []
+    for compiled in (False, True):
+        shared = np.arange(64.0)
+        f = program(mt.from_numpy(shared))
+        f = mt.function(f) if compiled else f
+        calls = [mt.from_numpy(np.zeros(64)), *[mt.from_numpy(np.ones(64)) for _ in range(3)]]
+        calls = [mt.from_numpy(shared), *calls] if first else [*calls, mt.from_numpy(shared), mt.ones(64).double()]
+        seen.append(([[t.tolist() for t in f(x)] for x in calls], shared.tolist()))
+    assert seen[0] == seen[1]

@@ -177,3 +177,18 @@ def test_quantiles_of_numbers_are_compiled():
     x = mt.arange(40.0).reshape(4, 10).sin()
     for program in (lambda x: x.quantile(0.3, dim=1), lambda x: mt.nanquantile(x, 1)):
         assert mt.equal(mt.function(program, jit_compile=True)(x), program(x))
+
+
+@pytest.mark.parametrize(
+    ("p", "dim", "most", "words"),
+    [
+        (0, 0, 1.0, "non-positive-norm"),
+        (-1, 0, 1.0, "non-positive-norm"),
+        (2, 0, -1.0, "expected maxnorm to be >= 0 but got -1"),
+        (2, 2, 1.0, "out of range"),
+    ],
+)
+def test_what_renorm_refuses(lib, p, dim, most, words):
+    with pytest.raises((RuntimeError, IndexError), match=words):
+        lib.renorm(lib.ones(2, 3), p, dim, most)
+    assert lib.renorm(lib.full((2, 3), 4.0), 0.5, 0, 0.0).tolist() == [[0.0] * 3] * 2

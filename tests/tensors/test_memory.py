@@ -104,6 +104,37 @@ def test_alignment():
     assert all(mt.empty(n).data_ptr() % (2 << 20) == 0 for n in (1 << 19, 1 << 20, (1 << 20) + 1))
 
 
+@pytest.mark.skipif(SANITIZED, reason="a sanitizer keeps address space")
+def test_huge_blocks_leave_no_addresses_behind():
+    """In a process of one thread: others may begin meanwhile, and each reserves addresses for its stack."""
+    program = """
+import resource
+import minitensor as mt
+
+def pages():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[0])
+
+def one(n):
+    mt.empty(n, dtype=mt.uint8).fill_(1)
+    mt.empty_cache()
+
+one(3 << 20)
+before = pages()
+for k in range(64):
+    one((3 << 20) + 4096 * k)
+grown = (pages() - before) * resource.getpagesize()
+assert grown < 16 << 20, grown
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "MT_NUM_THREADS": "1", "MT_JIT_FLAGS": ""},
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_empty_cache_gives_memory_back():
     held = mt.empty(1 << 22)
     del held

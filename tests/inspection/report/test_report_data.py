@@ -1,12 +1,15 @@
 """What is in the report of a run: as the account, the profile and the compiler have it."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
 import minitensor as mt
 from minitensor_jit.errors import DumpError
+from minitensor_jit.inspect.report_page.data import _timeline
 from minitensor_jit.inspect.report_page.packing import NotAReportError, module_text, read_report
+from minitensor_jit.inspect.report_page.table import Table
 from minitensor_jit.inspect.run_events import RunEvents
 from minitensor_jit.inspect.run_record import recording
 from minitensor_jit.ir.text.parser import parse_module
@@ -217,3 +220,15 @@ def test_times_of_lines_are_sums():
     assert events.eager["f.py", 3].ops == {"add": [2, 10], "mul": [1, 4]}
     found = {line: (entry.runs, entry.nanoseconds) for (_, line), entry in events.eager.items()}
     assert (found, events.launches) == ({3: (3, 14), 4: (1, 1)}, {"d": [1, 16]})
+
+
+def test_an_event_without_a_place_in_the_program_has_no_line():
+    events = RunEvents()
+    events.add(
+        [("add", "add", 1000, 3000, 7, None, None, 0, (), 64), ("mul", "mul", 3000, 4000, 7, "a.py", 12, 0, (), 8)]
+    )
+    files = Table()
+    found = _timeline(SimpleNamespace(began=0.0, events=events), files)
+    assert [row[5:8] for row in found["first"]] == [[-1, 0, 64], [0, 12, 8]]
+    assert [row[2:4] for row in found["first"]] == [[1.0, 2.0], [3.0, 1.0]]
+    assert files.values == ["a.py"]

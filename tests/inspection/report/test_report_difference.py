@@ -17,14 +17,20 @@ from minitensor_jit.tools import report
 def two(made):
     """A report, and one of a run that took longer and kept an op eager."""
     first = read_report(made()[0])[0]
+    for kernel in _kernels(first):  # figures of the clock would tell another story every time
+        kernel["fastest_seconds"] = 4e-6
     second = copy.deepcopy(first)
     second["seconds"] = 2 * first["seconds"]
     second["environment"]["threads"] = "<7>"
     group = {"reason": "it has no lowering", "ops": [{"op": "fancy", "count": 3, "file": "a.py", "line": 7}]}
     second["account"]["eager"].append(group)
-    kernel = second["profile"]["clusters"][0]["kernels"][0]
-    kernel["fastest_seconds"] /= 4
+    for kernel in _kernels(second):
+        kernel["fastest_seconds"] = 1e-6
     return first, second
+
+
+def _kernels(data):
+    return [kernel for cluster in data["profile"]["clusters"] for kernel in cluster["kernels"]]
 
 
 def test_nothing_differs_from_itself(two):

@@ -296,3 +296,19 @@ def test_sizes_that_have_nothing_to_do_with_each_other_are_not_made_one(compiled
     text = mt.jit.explain(calls)().text()
     assert "for all sizes s, s1 of dimensions" in text
     assert "for all sizes s of a dimension" not in text
+
+
+def test_where_several_sizes_can_not_vary_one_may(compiled, monkeypatch):
+    original = shape_polymorphism.AllSizes._compile
+
+    def compile_one(self, graph, context, places, *more):
+        if len(places) > 1:
+            raise ValueError("no code for several")
+        return original(self, graph, context, places, *more)
+
+    monkeypatch.setattr(shape_polymorphism.AllSizes, "_compile", compile_one)
+    f = mt.function(lambda x: mt.tanh(x) * 2.5 + x, jit_compile=True)
+    for n, m in ((100, 33), (117, 45), (125, 57), *((n, 45) for n in range(130, 160))):
+        x = mt.randn(n, m)
+        assert mt.equal(f(x), mt.tanh(x) * 2.5 + x)
+    assert len(compiled) < 10
