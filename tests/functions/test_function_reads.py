@@ -10,9 +10,11 @@ import pathlib
 import pickle
 import re
 import struct
+import threading
 
 import numpy as np
 import pytest
+from recording import recorded
 
 import minitensor as mt
 
@@ -314,3 +316,23 @@ def test_the_refusal_of_a_write_to_memory_of_two_dtypes():
         mt.function(lambda x: x.add_(1), jit_compile=True)(w)
     assert "also seen as another dtype" in str(mt.jit.explain(lambda: w.add_(1))())
     assert w.tolist() == [2, 2, 2]
+
+
+@pytest.mark.parametrize("recording", [False, True])
+def test_what_another_thread_has_recorded_is_no_value_on_the_way(recording):
+    """Whether it is an argument or captured: it is computed first, and the function has a program."""
+    results = []
+
+    def work():
+        with recorded() if recording else contextlib.nullcontext():
+            for _ in range(3):
+                results.append(f(x))
+
+    with recorded():
+        x, captured = mt.arange(3.0) * 2, mt.ones(3) + 1
+        f = mt.function(lambda x: x * captured + captured, jit_compile=True)
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        assert [result.tolist() for result in results] == [[2, 6, 10]] * 3
+    assert f.hits == (0 if recording else 2)
