@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <csignal>
 #include <string_view>
 
 #include "bindings/jit/apart.h"
@@ -81,12 +82,32 @@ void note_interruption() {
     PyErr_Restore(type, value, traceback);
 }
 
+// Of `_signal`, which is in C: of Python's instructions any may run handlers.
+PyObject* getsignal = nullptr;
+PyObject* default_int_handler = nullptr;
+
+bool find_int_handler() {
+    mt::PyRef module(PyImport_ImportModule("_signal"));
+    getsignal = module ? PyObject_GetAttrString(module.get(), "getsignal") : nullptr;
+    default_int_handler = getsignal ? PyObject_GetAttrString(module.get(), "default_int_handler") : nullptr;
+    return default_int_handler;
+}
+
+// Whether Ctrl-C has come, and raises KeyboardInterrupt.
+bool ends_by_interrupt() {
+    mt::PyRef handler(PyObject_CallFunction(getsignal, "i", SIGINT));
+    if (!handler) PyErr_Clear();
+    if (handler.get() != default_int_handler || !PyOS_InterruptOccurred()) return false;
+    PyErr_SetInterrupt();  // asking took it back
+    return true;
+}
+
 // In other threads there is nothing to ask.
 void run_signal_handlers() {
     if (mt::t_handlers_wait || PyThread_get_thread_ident() != main_thread || !Py_IsInitialized()) return;
     PyGILState_STATE state = PyGILState_Ensure();
     // An error that is set already is on its way.
-    bool raised = !PyErr_Occurred() && PyErr_CheckSignals() < 0;
+    bool raised = !PyErr_Occurred() && (!mt::t_values_due || ends_by_interrupt()) && PyErr_CheckSignals() < 0;
     if (raised) note_interruption();
     PyGILState_Release(state);
     if (raised) mt::fail_python();
@@ -164,6 +185,10 @@ static PyObject* make_module() {
         return nullptr;
     }
     main_thread = find_main_thread();
+    if (!find_int_handler()) {
+        Py_DECREF(module);
+        return nullptr;
+    }
     mt::signals_hook = run_signal_handlers;
     bool ready = init_dtypes(module) && init_tensor(module) && init_ops(module) && init_convert(module) &&
                  init_buffer(module) && init_dlpack(module) && init_autograd(module) && init_vmap(module) &&

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 from interrupts import InterruptionError, Interrupts
+from recording import recorded
 
 import minitensor as mt
 from minitensor_jit import api
@@ -173,3 +174,25 @@ def test_what_is_raised_while_a_function_is_observed_reaches_the_program():
         observer.Observer._loads_attribute = noted
         signal.signal(signal.SIGUSR1, previous)
     check_nothing_is_left("")
+
+
+@pytest.mark.at_once(reason="it records by itself")
+@pytest.mark.parametrize(
+    "place, options", [("launch", {}), ("compiler", {}), ("kernel", {"min_cluster_size": 100})], ids=lambda of: str(of)
+)
+def test_handlers_of_the_program_wait_for_what_is_being_computed(place, options):
+    """They may read it: that of SIGTERM saves the parameters. Only Python's own for Ctrl-C comes in the middle."""
+    w, x, seen = mt.zeros(5), mt.arange(5.0), []
+    C.clear_plan_cache()
+    mt.jit.cache_clear()
+    previous = signal.signal(signal.SIGINT, lambda *_: seen.append(w.tolist()))
+    try:
+        with recorded(**options):
+            w.add_(x * 2)
+            C._arm_fault(place, 0, True)
+            w.mul_(x + 1)
+        assert C._fault_passages() > 0
+    finally:
+        C._arm_fault("", -1)
+        signal.signal(signal.SIGINT, previous)
+    assert seen == [[2 * n * (n + 1) for n in range(5)]]

@@ -118,7 +118,6 @@ PyRef call_apart(PyObject* callable, PyObject* args) {
         return checked(PyObject_Call(callable, args, nullptr));
     }
     held.release();
-    const uint64_t forked = forks();
     for (bool done = false; !done;) {
         {
             ReleaseGil gil;
@@ -134,8 +133,6 @@ PyRef call_apart(PyObject* callable, PyObject* args) {
             call->failure = {};
             throw;
         }
-        // A handler that forked has returned in the child, where nobody makes the call.
-        if (forks() != forked) return checked(PyObject_Call(callable, args, nullptr));
     }
     // The other thread may be the last to let go of the call, and has no GIL then: nothing of Python's stays in it.
     PyRef result = std::move(call->result);

@@ -199,6 +199,15 @@ Step step_from(const Trace& trace, PyObject* object) {
     return step;
 }
 
+// An exception from outside in the middle of the compiler, or of the imports that it begins with, would leave it in a
+// state that nobody foresaw. What drives GPUs belongs to its thread.
+PyRef ask(const Trace& trace, PyObject* callable, PyObject* args) {
+    const bool apart = std::none_of(trace.nodes.begin(), trace.nodes.end(),
+                                    [](const TraceNode& node) { return on_gpu(node.device); });
+    OverridesOff overrides_off;
+    return apart ? call_apart(callable, args) : checked(PyObject_Call(callable, args, nullptr));
+}
+
 std::shared_ptr<Plan> plan_from(const Trace& trace, PyObject* returned, PyObject* signature) {
     auto plan = std::make_shared<Plan>();
     PyObject *steps, *deferred, *checks, *record, *keep;
@@ -225,7 +234,7 @@ std::shared_ptr<Plan> plan_from(const Trace& trace, PyObject* returned, PyObject
     if (keep != Py_None && signature) {
         std::string text = plan_to_bytes(*plan);
         PyRef bytes = checked(PyBytes_FromStringAndSize(text.data(), static_cast<Py_ssize_t>(text.size())));
-        checked(PyObject_CallFunctionObjArgs(keep, signature, bytes.get(), nullptr));
+        ask(trace, keep, checked(PyTuple_Pack(2, signature, bytes.get())).get());
     }
     if (measured) begin_contest(*plan);
     return plan;
@@ -255,15 +264,6 @@ std::shared_ptr<Plan> plan_from_disk(const Trace& trace, PyObject* found) {
     }
     plan->record = PyRef::borrow(Py_None);
     return next == PyList_GET_SIZE(code) ? plan : nullptr;
-}
-
-// An exception from outside in the middle of the compiler, or of the imports that it begins with, would leave it in a
-// state that nobody foresaw. What drives GPUs belongs to its thread.
-PyRef ask(const Trace& trace, PyObject* callable, PyObject* args) {
-    const bool apart = std::none_of(trace.nodes.begin(), trace.nodes.end(),
-                                    [](const TraceNode& node) { return on_gpu(node.device); });
-    OverridesOff overrides_off;
-    return apart ? call_apart(callable, args) : checked(PyObject_Call(callable, args, nullptr));
 }
 
 // Without its last two words, which are for this process only: the options' number and the owner.

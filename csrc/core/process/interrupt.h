@@ -23,6 +23,15 @@ class HandlersWait {
     bool wait_;
 };
 
+// While it isn't zero, this thread computes values which the program has called for, and may read in a handler of its
+// own. So these wait; Python's own for Ctrl-C reads nothing, and doesn't.
+inline constinit thread_local int t_values_due = 0;
+struct ValuesDue {
+    ValuesDue() { ++t_values_due; }
+    ~ValuesDue() { --t_values_due; }
+    ValuesDue(const ValuesDue&) = delete;
+};
+
 // The exception that a handler raised last on this thread, to tell it from the error of an op; only to be compared.
 inline constinit thread_local const void* t_interruption = nullptr;
 

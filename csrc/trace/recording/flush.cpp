@@ -66,6 +66,7 @@ void flush_trace(Trace& trace, const char* reason, const Keep* keep = nullptr) {
         }
     } clear{trace};
     trace.runner = PyThread_get_thread_ident();
+    ValuesDue due;
     std::unique_ptr<Stopped> at = std::exchange(trace.stopped, nullptr);
     if (!at || !at->plan) trace.drop_unreachable();
     if (!trace.matters()) {
