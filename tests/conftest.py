@@ -117,7 +117,7 @@ def _asks_for_torch(part):
 
 
 @pytest.fixture(autouse=CLUSTERED)
-def _clustered(request):
+def _clustered(request, monkeypatch):
     import minitensor as mt
 
     if request.node.get_closest_marker("at_once") is None:
@@ -125,6 +125,7 @@ def _clustered(request):
         mt._C.flush("the end of a test")  # its errors are not the next one's
         return
     mt._C.end_recording("a test that looks at the moment of a call")
+    monkeypatch.delenv("MT_JIT_FLAGS")  # nor do the processes that it starts record
     try:
         with mt.jit.options(auto_jit=0, cpu_global_jit=False):
             yield

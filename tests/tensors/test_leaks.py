@@ -187,8 +187,9 @@ for i in range(count):
     mix(i)
 after = measure()
 blocks, tensors, memory = (a - b for a, b in zip(after, before))
-# Neither may grow with the iterations, but Python's caches come and go: what leaks at all leaks a block in each.
-assert blocks < max(count // 10, 300), f"{{blocks}} blocks more after {{count}} iterations"
+# Neither may grow with the iterations. But Python's caches come and go, and whatever is compiled after so many calls
+# takes its blocks once: what leaks at all leaks a block in each.
+assert blocks < max(count // 2, 300), f"{{blocks}} blocks more after {{count}} iterations"
 assert tensors == 0, f"{{tensors}} bytes of tensors more"
 # A sanitizer keeps what was freed.
 assert memory < 3 << 20 or "san.so" in os.environ.get("LD_PRELOAD", ""), f"{{memory}} bytes more"
@@ -209,6 +210,7 @@ def test_nothing_is_left(name):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.at_once(reason="it watches a function being compiled at its call")
 def test_compiling_leaves_no_collection_to_the_program():
     """What compiling left behind is collected at its end, not when the program makes its next object."""
     begun = []

@@ -354,6 +354,7 @@ def test_interpreter_ends_while_threads_compute(recording):
         """)
 
 
+@pytest.mark.at_once(reason="it records by itself")
 @pytest.mark.parametrize(
     "module", ["minitensor_jit.compiler.plan_builder", "minitensor_jit.codegen.cpu.compiler", "llvmlite.binding"]
 )
@@ -506,6 +507,7 @@ def test_kernels_make_tensors_of_their_own_beside_each_other():
     """)
 
 
+@pytest.mark.at_once(reason="errors that depend on values come when a recording runs")
 def test_the_first_of_several_errors_is_raised():
     """Whichever thread meets it, and whether it runs its share from the front or from the back."""
     ends("""
@@ -531,6 +533,7 @@ def _long_ones():
     return [name if name in few else pytest.param(name, marks=pytest.mark.exhaustive) for name in LONG]
 
 
+@pytest.mark.at_once(reason="it interrupts ops at their call")
 @pytest.mark.parametrize("name", _long_ones())
 def test_one_long_computation_is_interrupted(name):
     """Also in the middle of a single op: within two seconds, and the process goes on."""
@@ -566,6 +569,7 @@ def test_one_long_computation_is_interrupted(name):
     assert float(when) - asked < allowed * (1 + os.getloadavg()[0] / os.cpu_count())  # other programs take their share
 
 
+@pytest.mark.at_once(reason="it interrupts an op at its call")
 def test_a_second_interrupt_ends_a_process_that_waits_for_a_library():
     """What LAPACK has begun ends before the process does, unless somebody insists."""
     process = start("""
@@ -603,6 +607,7 @@ def test_a_second_interrupt_ends_a_process_that_waits_for_a_library():
 CPUS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
 
 
+@pytest.mark.at_once(reason="it looks at the threads that ops begin at their call")
 @pytest.mark.skipif(CPUS < 2, reason="there is one CPU only, or threads can't be told where to run")
 def test_the_pools_threads_keep_away_from_their_caller():
     """From the start: where a thread was put when it began to run is often beside the caller."""
@@ -618,6 +623,7 @@ def test_the_pools_threads_keep_away_from_their_caller():
     """)
 
 
+@pytest.mark.at_once(reason="it looks at the threads that ops begin at their call")
 def test_sleeping_threads_are_woken_up_where_it_pays():
     """Short kernels with pauses between them don't begin a thread; many in a row do, and so does a long one."""
     ends(
