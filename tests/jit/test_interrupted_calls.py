@@ -178,7 +178,9 @@ def test_what_is_raised_while_a_function_is_observed_reaches_the_program():
 
 @pytest.mark.at_once(reason="it records by itself")
 @pytest.mark.parametrize(
-    "place, options", [("launch", {}), ("compiler", {}), ("kernel", {"min_cluster_size": 100})], ids=lambda of: str(of)
+    ("place", "options"),
+    [("launch", {}), ("compiler", {}), ("kernel", {"min_cluster_size": 100})],
+    ids=str,
 )
 def test_handlers_of_the_program_wait_for_what_is_being_computed(place, options):
     """They may read it: that of SIGTERM saves the parameters. Only Python's own for Ctrl-C comes in the middle."""
