@@ -1,6 +1,8 @@
 """mt.function: what is returned is made anew by each call, and arguments are told apart by type and bits."""
 
+import collections
 import functools
+import gc
 import types
 
 import numpy as np
@@ -120,3 +122,32 @@ def test_arguments_are_told_apart(name, nested):
 @pytest.mark.parametrize("name", row.names)
 def test_what_changes_between_calls_is_noticed(name, jit_compile):
     row.check(name, jit_compile)
+
+
+Pair = collections.namedtuple("Pair", "values indices")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: x.max(1),
+        lambda x: x.sort(),
+        lambda x: x.topk(2),
+        lambda x: x.kthvalue(1),
+        lambda x: x.cummin(0),
+        lambda x: Pair(x * 2, x + 1),
+    ],
+    ids=["max", "sort", "topk", "kthvalue", "cummin", "one of its own"],
+)
+@pytest.mark.at_once(reason="it compiles by itself")
+def test_named_results_are_made_by_each_call(call):
+    """They are nothing from outside, which the program would keep."""
+    x = mt.arange(6.0).view(2, 3)
+    f = mt.function(lambda x: call(x).values * 2, jit_compile=True)
+    g = mt.function(lambda x: [part + 1 for part in call(x)], jit_compile=True)
+    expected = call(x)
+    for _ in range(3):
+        assert mt.equal(f(x), expected.values * 2)
+        assert all(map(mt.equal, g(x), [part + 1 for part in expected]))
+    assert (f.hits, g.hits) == (2, 2)
+    assert gc.is_tracked(call(x))

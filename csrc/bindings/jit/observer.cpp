@@ -532,7 +532,7 @@ PyObject* generic_attributes(PyObject*, PyObject* type) {
 }
 
 // A tuple that another thread is making must have no second owner while it is given its size: Python calls that an
-// error. Here no other thread sees them owned.
+// error. Here no other thread sees them owned. Those with names have their size from the start.
 PyObject* young_objects(PyObject*, PyObject*) {
     PyRef collector(PyImport_ImportModule("gc"));
     PyRef all(collector ? PyObject_CallMethod(collector.get(), "get_objects", "i", 0) : nullptr);
@@ -540,7 +540,7 @@ PyObject* young_objects(PyObject*, PyObject*) {
     if (!kept) return nullptr;
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(all.get()); ++i) {
         PyObject* object = PyList_GET_ITEM(all.get(), i);
-        if (!PyTuple_Check(object) && PyList_Append(kept.get(), object) < 0) return nullptr;
+        if (!PyTuple_CheckExact(object) && PyList_Append(kept.get(), object) < 0) return nullptr;
     }
     return kept.release();
 }
@@ -557,7 +557,8 @@ PyMethodDef observer_functions[] = {
      "observed(observer, function, args, kwargs): the function's result, and what `observer.end` gives for it; its "
      "`begin` is called before."},
     {"young_objects", method<young_objects>(), METH_NOARGS,
-     "What Python's collector has not seen yet, without tuples: those that another thread is making must not be held."},
+     "What Python's collector has not seen yet, without plain tuples: those that another thread is making must not be "
+     "held."},
     {"end_observing", method<end_observing>(), METH_NOARGS, "Ends it; whether the handler has been told of all."},
     {}};
 

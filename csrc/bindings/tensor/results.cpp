@@ -258,6 +258,8 @@ PyObject* results_to_python(const Call& call, Ref<Tensor>* results) {
     // Struct sequences are tuples inside.
     for (Py_ssize_t i = 0; i < count; ++i)
         PyTuple_SET_ITEM(tuple.get(), i, checked(wrap(std::move(results[i]))).release());
+    // CPython leaves that to whoever makes a struct sequence, and tracks tuples by itself.
+    if (!PyObject_GC_IsTracked(tuple.get())) PyObject_GC_Track(tuple.get());
     return tuple.release();
 }
 
