@@ -2,8 +2,9 @@
 
 `flatten` takes tuples, lists, dicts and named tuples apart. What is left beside the tensors is a hashable *structure*,
 equal for two values if everything but their tensors is equal: numbers by type and bits, texts, dtypes and the like by
-value; modules, functions and types by identity. The core knows structures too: `_C.match_structure` and
-`_C.build_structure` are the way back.
+value; members of enumerations, modules, functions and types by identity. Of the user's classes, values say what is
+equal by themselves and may have attributes, so that these have no structure. The core knows structures too:
+`_C.match_structure` and `_C.build_structure` are the way back.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ __all__ = ["Structure", "flatten"]
 
 Structure = tuple[Any, ...]
 
-_BY_VALUE = (type(None), bool, int, str, bytes, complex, range, _C.dtype, _C.device, enum.Enum, type(Ellipsis))
+_BY_VALUE = frozenset({type(None), bool, int, str, bytes, _C.dtype, _C.device, type(Ellipsis)})
+_BY_BITS = frozenset({float, complex, range})
+_KINDS = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
 
 
 class _Same:
@@ -54,7 +57,7 @@ def _take(value: Any, tensors: list[Any]) -> Structure | None:
         # By bits: 0.0 and -0.0 differ, and NaN is itself.
         return ("float", value.hex())
     if kind is dict:
-        if not all(isinstance(key, Hashable) for key in value):
+        if not all(map(_is_exact, value)):
             return None
         parts = [_take(item, tensors) for item in value.values()]
         if None in parts:
@@ -62,20 +65,45 @@ def _take(value: Any, tensors: list[Any]) -> Structure | None:
         if all(type(key) is str for key in value):
             return ("dict", tuple(value), *parts)
         return ("dict", tuple(value), *parts, tuple(map(_exact, value)))
-    if kind in (tuple, list) or (issubclass(kind, tuple) and hasattr(kind, "_fields")):
+    if kind in (tuple, list) or _is_named_tuple(value):
         parts = [_take(item, tensors) for item in value]
         return None if None in parts else ("sequence", kind, *parts)
-    if isinstance(value, slice):
+    if kind is slice:
         bounds = (value.start, value.stop, value.step)
         exact = _exact(bounds)
-        return ("value", slice, bounds, exact) if all(isinstance(n, (int, type(None))) for n in bounds) else None
+        return ("value", slice, bounds, exact) if all(type(n) in (int, bool, type(None)) for n in bounds) else None
     if kind in (complex, range):
-        return ("value", kind, value, _exact(value))
-    if isinstance(value, _BY_VALUE):
+        return ("value", kind, value, _exact(value)) if _is_exact(value) else None
+    if kind in _BY_VALUE:
         return ("value", kind, value)
-    if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)) or _is_module(value):
+    if isinstance(value, (enum.Enum, *_KINDS)) or _is_module(value):
         return ("same", _Same(value))
     return None
+
+
+def _is_named_tuple(value: Any) -> bool:
+    """Whether it is one that is known by its items: it has no attributes, and gives its items by itself."""
+    kind = type(value)
+    return (
+        issubclass(kind, tuple)
+        and hasattr(kind, "_fields")
+        and kind.__iter__ is tuple.__iter__
+        and not getattr(value, "__dict__", None)
+    )
+
+
+def _is_exact(value: Any) -> bool:
+    """Whether `_exact` tells it from all others: Python knows what equals it, or it equals only itself."""
+    kind = type(value)
+    if kind in (tuple, frozenset):
+        return all(map(_is_exact, value))
+    if kind is range:
+        return all(type(n) is int for n in (value.start, value.stop, value.step))
+    if kind in _BY_VALUE or kind in _BY_BITS:
+        return True
+    by_itself = kind.__eq__ is object.__eq__ and kind.__hash__ is object.__hash__
+    known = isinstance(value, enum.Enum) and not isinstance(kind.__eq__, types.FunctionType)
+    return by_itself or known or isinstance(value, _KINDS)
 
 
 def _exact(value: Any) -> Hashable:

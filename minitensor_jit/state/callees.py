@@ -7,7 +7,6 @@ import functools
 import operator
 import sys
 import types
-import warnings
 from typing import Any
 
 from minitensor import _C
@@ -41,12 +40,6 @@ _LOOKUPS = frozenset(
     {"get", "pop", "setdefault", "__contains__", "__getitem__", "index", "count", "remove", "discard", "add"}
 )  # fmt: skip
 _DECIMALS = ("decimal", "_decimal", "_pydecimal")
-
-
-def _warning_settings() -> tuple[Any, ...]:
-    """What becomes of warnings, and who gets them."""
-    names = ("defaultaction", "showwarning", "_showwarnmsg_impl")
-    return (*warnings.filters, *(getattr(warnings, name, None) for name in names))
 
 
 class Callees(Reads):
@@ -126,8 +119,7 @@ class Callees(Reads):
             self._is_a(args[1], args[0])
             self._note(Guard.RESULT, _abc.get_cache_token, (_abc.get_cache_token(),))
         elif function.__module__ == "_warnings" and name in ("warn", "warn_explicit"):
-            # A filter makes it an error.
-            self._note(Guard.RESULT, _warning_settings, (_warning_settings(),))
+            self._warns()
         elif name == "pack_into":
             self._write(args[1], f"changes a {type(args[1]).__name__}")
         elif function is getattr or function is hasattr:
@@ -163,6 +155,7 @@ class Callees(Reads):
             )
 
     def _numpy(self, name: str, args: tuple[Any, ...]) -> None:
+        self._computes_with_numpy()
         for thing in args:
             self._contents(thing)
         if name in ("copyto", "place", "put", "putmask", "fill_diagonal", "shuffle", "at"):

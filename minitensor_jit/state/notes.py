@@ -304,13 +304,15 @@ def _containers(value: Any, depth: int = 0) -> Iterator[Any]:
 
 
 def _parts(value: Any) -> Iterator[Any]:
-    """What is in containers, or is none."""
+    """What is in containers, keys too, or is none."""
     if not isinstance(value, (tuple, list, dict, set)):
         yield value
     for container in _containers(value):
         for part in container.values() if isinstance(container, dict) else container:
             if not isinstance(part, (tuple, list, dict, set)):
                 yield part
+        for key in container if isinstance(container, dict) else ():
+            yield from _parts(key)
 
 
 def _tensors_of(value: Any) -> Iterator[Any]:

@@ -9,8 +9,11 @@ import gc
 import operator
 import threading
 import types
+import warnings
 from collections.abc import Iterable
 from typing import Any
+
+import numpy as np
 
 from minitensor import _C
 from minitensor_jit.state.calls import CONTAINERS, IMMUTABLE, PURE_TYPES, is_framework, is_numpy
@@ -68,6 +71,17 @@ _DESCRIPTORS = (
 )  # fmt: skip
 _OWNERS = frozenset((*IMMUTABLE, *PURE_TYPES, *CONTAINERS, object, type, BaseException, Exception))
 _CALLS = frozenset({operator.attrgetter, operator.methodcaller})
+
+
+def _warning_settings() -> tuple[Any, ...]:
+    """What becomes of warnings, and who gets them."""
+    names = ("defaultaction", "showwarning", "_showwarnmsg_impl")
+    return (*warnings.filters, *(getattr(warnings, name, None) for name in names))
+
+
+def _numpy_settings() -> tuple[Any, ...]:
+    """What NumPy does where numbers overflow or are divided by zero: nothing, warn, raise or call."""
+    return (*np.geterr().values(), np.geterrcall(), *_warning_settings())
 
 
 class Reads(Notes):
@@ -345,6 +359,15 @@ class Reads(Notes):
             if not self._is_module(value):
                 self._contents(value, 1)
 
+    # ---- settings
+
+    def _warns(self) -> None:
+        """A filter makes it an error."""
+        self._note(Guard.RESULT, _warning_settings, (_warning_settings(),))
+
+    def _computes_with_numpy(self) -> None:
+        self._note(Guard.RESULT, _numpy_settings, (_numpy_settings(),))
+
     # ---- contents
 
     def _dict_item(self, container: dict[Any, Any], key: Any) -> None:
@@ -381,7 +404,10 @@ class Reads(Notes):
         ):
             self._kind(thing)
             return
-        if is_framework(kind.__module__) or is_numpy(thing):
+        if is_framework(kind.__module__):
+            return
+        if is_numpy(thing):
+            self._computes_with_numpy()
             return
         if isinstance(thing, (types.GeneratorType, types.FunctionType, types.MethodType, types.ModuleType)):
             return

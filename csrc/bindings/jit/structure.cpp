@@ -77,6 +77,8 @@ bool match_dict(PyObject* structure, PyObject* value, std::vector<PyRef>& tensor
 // ("sequence", type, parts...)
 bool match_sequence(PyObject* structure, PyObject* value, std::vector<PyRef>& tensors) {
     if (reinterpret_cast<PyObject*>(Py_TYPE(value)) != part(structure, 1)) return false;
+    PyObject** attributes = _PyObject_GetDictPtr(value);  // of a class that is made of a named tuple's
+    if (attributes && *attributes && PyDict_GET_SIZE(*attributes)) return false;
     PyRef items(PySequence_Tuple(value));
     check_python();
     const Py_ssize_t count = PyTuple_GET_SIZE(structure) - 2;
@@ -144,7 +146,9 @@ PyRef build_sequence(PyObject* structure, Supply& tensors) {
         else PyTuple_SET_ITEM(items.get(), i, item);
     }
     if (list || kind == reinterpret_cast<PyObject*>(&PyTuple_Type)) return items;
-    return checked(PyObject_CallObject(kind, items.get()));  // a named tuple
+    // A named tuple: what its class does when it is called was done by the function.
+    PyRef arguments = checked(PyTuple_Pack(1, items.get()));
+    return checked(PyTuple_Type.tp_new(reinterpret_cast<PyTypeObject*>(kind), arguments.get(), nullptr));
 }
 
 PyRef build(PyObject* structure, Supply& tensors) {
