@@ -224,10 +224,12 @@ _END = "the end of a lowered function"
 def lower(function: Any, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Lowered:
     """Record `fn` on arguments, and forget again what it did to tensors, gradients and the random stream.
 
-    InvalidArgumentError for what can't be compiled as a whole; RuntimeError while something is being recorded.
+    InvalidArgumentError for what can't be compiled as a whole; RuntimeError in a function that is being recorded.
     """
+    if _C.in_recorded_call():
+        raise RuntimeError("lower() can't be called in a function that is being recorded")
     if _C.is_recording():
-        raise RuntimeError("lower() can't be called while ops are being recorded")
+        _C.flush("a function is lowered")
     compiler = current_compiler()
     state = default_generator.get_state()
 

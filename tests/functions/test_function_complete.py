@@ -265,6 +265,41 @@ def test_lowering_refuses_what_calls_refuse():
     assert (mt.ones(2) + 1.0).tolist() == [2.0, 2.0]
 
 
+@pytest.mark.at_once(reason="it records by itself")
+@pytest.mark.parametrize("begin", [mt._C.begin_recording, mt._C.begin_program], ids=["a scope", "a program"])
+def test_functions_are_lowered_in_the_middle_of_a_recording(begin):
+    """As outside of it, and what was recorded is there."""
+    w = mt.arange(12.0).view(3, 4).requires_grad_()
+    total = mt.zeros(4)
+
+    def body(x):
+        loss = (x @ w).tanh().sum()
+        loss.backward()
+        total.add_(1.0)
+        return loss
+
+    f = mt.function(body, jit_compile=True)
+    expected = f.lower(mt.ones(2, 3)).as_text()
+    with mt.jit.options(auto_jit=2, cpu_global_jit=True, enable_lazy_compilation=False):
+        begin()
+        try:
+            x = mt.ones(2, 3) * 3
+            total.add_(x.sum())
+            lowered = f.lower(x)
+            assert lowered.as_text() == expected
+            assert lowered.compile().cost_analysis()["flops"] > 0
+            assert w.grad is None
+            with pytest.raises(mt.InvalidArgumentError):
+                mt.function(lambda x: x[x > 0.5], jit_compile=True).lower(x)
+            with pytest.raises(RuntimeError, match="in a function that is being recorded"):
+                mt.function(lambda x: (f.lower(x), x)[1], jit_compile=True)(x)
+            total.add_(x.sum())
+        finally:
+            mt._C.end_recording("the end")
+    assert total.tolist() == [36.0] * 4
+    assert x.tolist() == [[3.0] * 3] * 2
+
+
 def test_costs_are_counted():
     f = mt.function(lambda x, y: mt.exp(x @ y).sum(dim=1), jit_compile=True)
     costs = f.lower(mt.rand(8, 16), mt.rand(16, 4)).compile().cost_analysis()

@@ -9,6 +9,8 @@ import pytest
 
 import minitensor as mt
 
+pytestmark = pytest.mark.at_once(reason="it compiles by itself")
+
 
 def test_a_function():
     @mt.compile
