@@ -9,6 +9,9 @@ import traceback
 import warnings
 from datetime import timedelta
 
+import pytest
+from sanitizers import TSAN
+
 import minitensor.distributed as dist
 
 __all__ = ["Died", "init", "run"]
@@ -35,6 +38,8 @@ def init(rank, size, folder, timeout=20.0):
 
 def run(size, work, folder, *arguments, transport=None, begin=True, timeout=20.0):
     """`work(rank, *arguments)` in each of `size` processes; the results, or `Died` or the exception in their place."""
+    if TSAN:
+        pytest.skip("ThreadSanitizer doesn't follow forks of processes with threads")
     children, pipes = [], {}
     with warnings.catch_warnings():
         for category in (DeprecationWarning, RuntimeWarning):
