@@ -4,10 +4,13 @@
 #include <unistd.h>
 
 #include <bit>
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/error.h"
@@ -126,7 +129,9 @@ size_t rounded_size(size_t nbytes) {
     return (nbytes + step - 1) & ~(step - 1);
 }
 
-void* allocate(size_t nbytes) {
+namespace {
+
+void* take(size_t nbytes) {
     fault_point(FaultPlace::Allocation);
     Cache& c = cache();
     size_t size = nbytes > SIZE_MAX / 2 ? 0 : rounded_size(nbytes);
@@ -166,12 +171,7 @@ void* allocate(size_t nbytes) {
     return data;
 }
 
-void require_possible(size_t nbytes) {
-    if (__builtin_expect(nbytes > physical_bytes(), 0)) out_of_memory(nbytes, allocator_stats().allocated_bytes);
-}
-
-void deallocate(void* data, size_t nbytes) noexcept {
-    if (!data) return;
+void give(void* data, size_t nbytes) noexcept {
     Cache& c = cache();
     size_t size = rounded_size(nbytes);
     std::lock_guard lock(process_lock(ProcessLock::MemoryCache));
@@ -179,6 +179,48 @@ void deallocate(void* data, size_t nbytes) noexcept {
     mark_unused(data, size);
     if (size < kHuge) c.small[class_of(size)].push_back(data);
     else c.large.emplace(size, data);
+}
+
+// For tests: with MT_GUARD_BYTES=1 there are bytes before and behind what was asked for that are to be as they were
+// when it is freed. AddressSanitizer sees more of this.
+constexpr size_t kGuard = 64;
+constexpr unsigned char kGuardByte = 0xA5;
+const bool guards = [] {
+    const char* text = std::getenv("MT_GUARD_BYTES");
+    return text && std::string_view(text) == "1";
+}();
+
+void* take_guarded(size_t nbytes) {
+    if (nbytes > SIZE_MAX / 2) return take(nbytes);  // says that it is too much
+    auto* data = static_cast<unsigned char*>(take(nbytes + 2 * kGuard)) + kGuard;
+    std::memset(data - kGuard, kGuardByte, kGuard);
+    std::memset(data + nbytes, kGuardByte, kGuard);
+    return data;
+}
+
+void give_guarded(void* block, size_t nbytes) noexcept {
+    auto* data = static_cast<unsigned char*>(block);
+    for (size_t k = 0; k < 2 * kGuard; ++k) {
+        const unsigned char* at = k < kGuard ? data - 1 - k : data + nbytes + (k - kGuard);
+        if (*at == kGuardByte) continue;
+        std::fprintf(stderr, "the byte at %td of a block of %zu bytes was written\n", at - data, nbytes);
+        std::abort();
+    }
+    give(data - kGuard, nbytes + 2 * kGuard);
+}
+
+}  // namespace
+
+void* allocate(size_t nbytes) { return guards ? take_guarded(nbytes) : take(nbytes); }
+
+void require_possible(size_t nbytes) {
+    if (__builtin_expect(nbytes > physical_bytes(), 0)) out_of_memory(nbytes, allocator_stats().allocated_bytes);
+}
+
+void deallocate(void* data, size_t nbytes) noexcept {
+    if (!data) return;
+    if (guards) give_guarded(data, nbytes);
+    else give(data, nbytes);
 }
 
 void discard(void* data, size_t begin, size_t end) noexcept {
