@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import random
 import re
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +22,11 @@ CPP = [
 ]  # fmt: skip
 # What can't be chosen at run time.
 CONSTANT = re.compile(r"\s*(#|static_assert|template|\*|namespace|using|case |enum|extern|//)|.*(\bconstexpr\b|\")")
+# What is about the build, documents or examples.
+LEFT_OUT = re.compile(
+    r".*test_(build|benchmarks|docs|docstrings|examples?|gpu_check|imports"
+    r"|installation|stubs|typing|leaks|against_torch|same_bits)\.py"
+)
 # In front of the code of a file with defects: which one is active, and which were come by.
 DECLARED = (
     "#ifndef MT_MUTANT\n"
@@ -229,3 +235,24 @@ def probed(text: str, mutants: dict[int, Mutant]) -> str:
         assert line is not None
         lines[line - 1] = lines[line - 1][:column] + what + lines[line - 1][column:]
     return b"\n".join(lines).decode()
+
+
+def test_files(root: Path) -> dict[Path, str]:
+    """The files of tests that can be run, with what they say."""
+    listed = subprocess.run(["git", "ls-files", "tests"], cwd=root, capture_output=True, text=True, check=True).stdout
+    files = [Path(p) for p in listed.split() if re.search(r"/test_\w+\.py$", p) and not LEFT_OUT.match(p)]
+    return {path: f"{path}\n{(root / path).read_text()}" for path in files}
+
+
+def nearest(mutant: Mutant, files: dict[Path, str]) -> list[Path]:
+    """The files of tests, those first that mirror the defect's file, then those that say its file and folder most."""
+    stem, folders = mutant.path.stem.strip("_"), set(mutant.path.parent.parts[1:])
+    said_in = re.compile("|".join(rf"(?<![a-z]){re.escape(word)}(?![a-z])" for word in {stem, mutant.path.parent.name}))
+
+    def near(path: Path) -> float:
+        name = path.stem.removeprefix("test_")
+        mirrors = 2 * (name == stem) + bool(re.search(rf"(?<![a-z]){re.escape(stem)}(?![a-z])", name))
+        said = len(said_in.findall(files[path])) / len(files[path]) ** 0.5
+        return mirrors + bool(folders & set(path.parent.parts)) + said
+
+    return sorted(files, key=near, reverse=True)

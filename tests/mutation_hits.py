@@ -6,7 +6,8 @@ import ctypes
 import json
 import os
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -39,16 +40,22 @@ def _taken() -> set[int]:
 
 
 class Hits:
-    """Runs the chosen tests, in order, and writes a line for each."""
+    """Runs the chosen tests, in order, until the time is up, and writes a line for each."""
 
-    def __init__(self, chosen: list[str] | None, output: Any) -> None:
-        self.chosen, self.output = chosen, output
+    def __init__(
+        self, chosen: list[str] | None, output: Any, *, left_out: Sequence[str] = (), seconds: float = float("inf")
+    ) -> None:
+        self.chosen, self.output, self.left_out = chosen, output, set(left_out)
+        self.ends = time.monotonic() + seconds
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
-        """The chosen ones only."""
+        """The chosen ones only, or the exhaustive ones last."""
         if self.chosen is not None:
             by = {item.nodeid: item for item in items}
             items[:] = [by[one] for one in self.chosen if one in by]
+        else:
+            items.sort(key=lambda item: item.get_closest_marker("exhaustive") is not None)
+        items[:] = [item for item in items if item.nodeid not in self.left_out]
         if self.output is not None:
             _before.update(_taken())
             print(json.dumps({"before": sorted(_before)}), file=self.output, flush=True)
@@ -57,6 +64,8 @@ class Hits:
     def pytest_runtest_protocol(self, item: Any) -> Iterator[Any]:
         """A test with its fixtures."""
         result = yield
+        if time.monotonic() > self.ends:
+            item.session.shouldstop = "the time is up"
         if self.output is not None:
             print(json.dumps({"test": item.nodeid, "hits": sorted(_taken())}), file=self.output, flush=True)
         return result
