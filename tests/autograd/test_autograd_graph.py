@@ -170,6 +170,15 @@ def test_saved_tensors_hooks():
         mt.ones(2).mul_(x * 1).exp()
 
 
+def test_what_is_saved_on_the_host_is_a_copy():
+    x = leaf(1.0, 2.0)
+    y = x.clone()
+    with graph.save_on_cpu():
+        z = (y**2).sum()
+    y.mul_(5)
+    assert grad(z, x)[0].tolist() == [2, 4]
+
+
 def test_mutation_that_is_allowed():
     x = leaf(1.0, 2.0)
     with graph.allow_mutation_on_saved_tensors():
