@@ -74,6 +74,13 @@ def _mode(reduce: str, modes: dict[str, int], what: str) -> int:
     return modes[reduce]
 
 
+def _ordered(input: Any, mode: int, what: str) -> int:
+    """The mode; complex numbers have no greatest."""
+    if mode > 2 and input.is_complex():
+        raise NotImplementedError(f"{what}() of the greatest or least is not implemented for {input.dtype}")
+    return mode
+
+
 def _scatter_call(
     form: Callable[[str], Any], input: Any, dim: int, index: Any, src: Any, reduce: str | None, value: Any
 ) -> Any:
@@ -138,7 +145,7 @@ def scatter_reduce(input: Any, dim: int, index: Any, src: Any, reduce: str, *, i
     `reduce`: "sum", "prod", "mean", "amax" or "amin". Without `include_self` what was there has no part in it; places
     that index doesn't name keep it all the same.
     """
-    mode = _mode(reduce, _REDUCTIONS, _BAD_REDUCTION.format(reduce))
+    mode = _ordered(input, _mode(reduce, _REDUCTIONS, _BAD_REDUCTION.format(reduce)), "scatter_reduce")
     if mode == 0 and include_self:
         return scatter.scatter_add(input, index, src, dim)
     return scatter.scatter_reduce_at(input, index, src, dim, mode, include_self)
@@ -147,7 +154,7 @@ def scatter_reduce(input: Any, dim: int, index: Any, src: Any, reduce: str, *, i
 @_method
 def scatter_reduce_(input: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True) -> Tensor:
     """`scatter_reduce` in place."""
-    mode = _mode(reduce, _REDUCTIONS, _BAD_REDUCTION.format(reduce))
+    mode = _ordered(input, _mode(reduce, _REDUCTIONS, _BAD_REDUCTION.format(reduce)), "scatter_reduce")
     return _in_place["scatter_reduce"](input, index, src, dim, mode, include_self)
 
 
@@ -346,10 +353,11 @@ def index_fill_(input: Any, dim: int, index: Any, value: Any) -> Tensor:
 def _spread(input: Any, dim: int, index: Any, source: Any, reduce: str) -> tuple[Any, ...]:
     if reduce not in ("prod", "mean", "amax", "amin"):
         raise RuntimeError(f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}.")
+    mode = _ordered(input, _REDUCTIONS[reduce], "index_reduce")
     index, d, source = _slices("index_reduce", input, dim, index, source)
     place = [1] * source.ndim
     place[d] = index.numel()
-    return movement.expand(reshape(index, place), source.shape), source, d, _REDUCTIONS[reduce]
+    return movement.expand(reshape(index, place), source.shape), source, d, mode
 
 
 @composite(out=True)

@@ -12,33 +12,58 @@ __all__ = ["functional_call", "stack_module_state"]
 Tensor = _C.Tensor
 
 
+_ABSENT = object()
+
+
 class _Swapped(_C.Context):
     """A module with other tensors in place of its parameters and buffers, for the time of a `with` block."""
 
     def __init__(self, module: Any, values: dict[str, Any]) -> None:
-        self._module, self._values, self._kept = module, values, list[tuple[Any, str, Any]]()
+        self._module, self._values, self._kept = module, values, list[tuple[str, Any, str, Any]]()
+        self.left: dict[str, Any] = {}
+        """What stood under each name at the end of the block."""
 
     def _now(self) -> None:
         return None
 
     def _set(self) -> None:
-        for path, value in self._values.items():
-            *owners, name = path.split(".")
-            holder = self._module
-            for owner in owners:
-                holder = getattr(holder, owner)
-            for table in (holder._parameters, holder._buffers):
-                if name in table:
-                    self._kept.append((table, name, table[name]))
-                    # Past the registry: for a compiled function that captured the module it stays what it is.
-                    dict.__setitem__(table, name, value)
-                    break
-            else:
-                raise AttributeError(f"'{type(self._module).__name__}' has no parameter or buffer '{path}'")
+        try:
+            for path, value in self._values.items():
+                self._swap(path, value)
+        except BaseException:
+            self._restore(None)
+            raise
+
+    def _swap(self, path: str, value: Any) -> None:
+        if not (value is None or isinstance(value, Tensor)):
+            raise TypeError(f"functional_call expected a tensor for {path!r}, but got {type(value).__name__}")
+        *owners, name = path.split(".")
+        if not name:
+            raise KeyError("the name of a parameter or buffer can't be empty")
+        holder = self._module
+        for owner in owners:
+            holder = getattr(holder, owner)
+        for table in (holder._parameters, holder._buffers):
+            if name in table:
+                self._kept.append((path, table, name, table[name]))
+                # Past the registry: for a compiled function that captured the module it stays what it is.
+                dict.__setitem__(table, name, value)
+                return
+        found = getattr(holder, name, None)
+        if not (found is None or isinstance(found, Tensor)):
+            raise TypeError(f"functional_call replaces tensors, and {path!r} is a {type(found).__name__}")
+        attributes = vars(holder)
+        self._kept.append((path, attributes, name, attributes.get(name, _ABSENT)))
+        attributes[name] = value
 
     def _restore(self, before: None) -> None:
-        for table, name, value in reversed(self._kept):
-            dict.__setitem__(table, name, value)
+        for path, table, name, value in reversed(self._kept):
+            if name in table:
+                self.left[path] = table[name]
+            if value is not _ABSENT:
+                dict.__setitem__(table, name, value)
+            elif name in table:
+                dict.__delitem__(table, name)
         self._kept.clear()
 
 
@@ -53,8 +78,10 @@ def functional_call(
 ) -> Any:
     """`module(*args, **kwargs)` with the tensors of a dict, or of several, in place of its parameters and buffers.
 
-    With `tie_weights` a parameter that stands under several names is replaced under all of them. With `strict` every
-    parameter and buffer must be given.
+    With `tie_weights` a parameter that stands under several names is replaced under all of them, and two tensors for
+    it are a ValueError. With `strict` every parameter and buffer must be given, and nothing else; without it, a name
+    that the module lacks is an attribute of it during the call. What the module puts in place of a tensor is in the
+    dict afterwards, if one was given.
     """
     if isinstance(parameter_and_buffer_dicts, dict):
         values = dict(parameter_and_buffer_dicts)
@@ -83,10 +110,20 @@ def functional_call(
             by_tensor.setdefault(id(tensor), []).append(name)
         for name in list(values):
             for other in by_tensor.get(id(named.get(name)), []):
-                values.setdefault(other, values[name])
+                if values.setdefault(other, values[name]) is not values[name]:
+                    tied = sorted(by_tensor[id(named[name])])
+                    raise ValueError(f"functional_call got multiple values for keys {tied}, which are tied. Consider "
+                                     "using tie_weights=False")  # fmt: skip
     given_args = () if args is None else args if isinstance(args, tuple) else (args,)
-    with _Swapped(module, values):
-        return module(*given_args, **(kwargs or {}))
+    swapped = _Swapped(module, values)
+    try:
+        with swapped:
+            return module(*given_args, **(kwargs or {}))
+    finally:
+        if isinstance(parameter_and_buffer_dicts, dict):
+            for name, value in parameter_and_buffer_dicts.items():
+                if swapped.left.get(name, value) is not value:
+                    parameter_and_buffer_dicts[name] = swapped.left[name]
 
 
 def _named(module: Any) -> dict[str, Any]:

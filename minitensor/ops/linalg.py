@@ -138,9 +138,9 @@ def _diagonal_matrix(d: Any) -> Any:
 
 
 def _quotient(x: Any, differences: Any) -> Any:
-    """x / differences off the diagonal and where x isn't zero: what does not flow through equal values stays zero."""
-    nothing = x == 0
-    return ROWS["where"].call(nothing, ROWS["where"].call(nothing, x, x * 0), x / _nonzero(nothing, differences))
+    """x / differences, and zero where both are, as on the diagonal; linear in x, as what goes forward needs."""
+    nothing = (x == 0).logical_and(differences == 0)
+    return ROWS["where"].call(nothing, x * 0, x / _nonzero(nothing, differences))
 
 
 def _nonzero(nothing: Any, differences: Any) -> Any:

@@ -47,9 +47,32 @@ def _cumprod_vjp_by_definition(g: Any, x: Any, dim: int) -> Any:
     return ROWS["cat"].call(parts, dim)
 
 
+def _without_infinities(a: Any, b: Any) -> Any:
+    """a - b, and zero where both are the same infinity."""
+    return where(a == b, 0.0, a - b)
+
+
+def _logcumsumexp_shares(g: Any, out: Any, x: Any, dim: int) -> Any:
+    """The gradient without logarithms of g, which have no derivative at zero: summed from the last to the first."""
+
+    def at(t: Any, i: int) -> Any:
+        return t.slice(dim, i, i + 1, 1)
+
+    n = x.shape[dim]
+    parts = [at(g, n - 1)] if n else []
+    for i in range(n - 1, 0, -1):
+        parts.append(at(g, i - 1) + parts[-1] * exp(_without_infinities(at(out, i - 1), at(out, i))))
+    sums = ROWS["cat"].call(parts[::-1], dim) if parts else g
+    return sums * exp(_without_infinities(x, out))
+
+
 def _logcumsumexp_vjp(g: Any, out: Any, x: Any, dim: int) -> Any:
     if x.ndim == 0:
         return g
+    if g.requires_grad:
+        if not x.is_complex():
+            return _logcumsumexp_shares(g, out, x, dim)
+        return _logcumsumexp_shares(g.conj(), out, x, dim).conj()
     from minitensor import finfo
 
     lowest = finfo(x.dtype).min

@@ -77,6 +77,13 @@ def _reduced_extreme(g: Any, out: Any, x: Any, i: Any, src: Any, dim: int) -> tu
 
 
 def _reduced_product(g: Any, out: Any, x: Any, i: Any, src: Any, dim: int, keep: bool) -> tuple[Any, None, Any]:
+    if g.is_complex():
+        own, _, theirs = _real_product(g.conj(), out, x, i, src, dim, keep)
+        return own.conj(), None, theirs.conj()
+    return _real_product(g, out, x, i, src, dim, keep)
+
+
+def _real_product(g: Any, out: Any, x: Any, i: Any, src: Any, dim: int, keep: bool) -> tuple[Any, None, Any]:
     part = _leading_part(src, i)
     zero = x == 0
     filled = masked_fill(x, zero, 1)

@@ -282,7 +282,7 @@ def multi_margin_loss(
             else RuntimeError(f"inconsistent weight size, expected {count} but got {list(weight.shape)}")
         )
     index = target.reshape((-1, 1))
-    differences = (margin - gather(rows, 1, index) + rows).clamp(min=0.0)
+    differences = (margin - gather(rows, 1, index) + rows).relu()
     if p == 2:
         differences = differences * differences
     if weight is not None:
@@ -320,7 +320,7 @@ def multilabel_margin_loss(
     chosen = gather(rows, 1, places)
     marks = zeros(tuple(rows.shape), dtype=int64, device=rows.device).scatter_add(1, places, listed.to(int64))
     free = (marks == 0).unsqueeze(1)
-    margins = (1 - chosen.unsqueeze(2) + rows.unsqueeze(1)).clamp(min=0.0)
+    margins = (1 - chosen.unsqueeze(2) + rows.unsqueeze(1)).relu()
     losses = where(listed.unsqueeze(2) & free, margins, 0.0).sum((1, 2)) / count
     if reduction == "none" and input.dim() < 2:
         return losses.reshape(())
