@@ -57,6 +57,12 @@ class SmallVector {
         for (size_t i = size_; i < count; ++i) data_[i] = T{};
         size_ = static_cast<uint32_t>(count);
     }
+    // Room for so many elements, which the caller sets.
+    T* fill_later(size_t count) {
+        reserve(count);
+        size_ = static_cast<uint32_t>(count);
+        return data_;
+    }
     void reserve(size_t count) {
         if (count <= capacity_) return;
         size_t capacity = capacity_ * 2 > count ? capacity_ * 2 : count;
@@ -107,10 +113,22 @@ class SmallVector {
             assign(other.data_, other.size_);
         }
     }
-    // All of a small room rather than a part of it: a few moves instead of a call.
+    // All of a small room rather than a part of it: a few moves instead of a call. As vectors, since GCC takes what it
+    // believes to be rare for cold, and copies bytes there by a string instruction that takes as long as a call.
     void take_inline(const SmallVector& other) {
-        const size_t bytes = sizeof inline_ <= 64 ? sizeof inline_ : other.size_ * sizeof(T);
-        std::memcpy(static_cast<void*>(inline_), other.inline_, bytes);
+        if constexpr (sizeof inline_ > 64) {
+            std::memcpy(static_cast<void*>(inline_), other.inline_, other.size_ * sizeof(T));
+        } else {
+            using Two [[gnu::vector_size(16), gnu::aligned(alignof(T)), gnu::may_alias]] = int64_t;
+            using One [[gnu::aligned(alignof(T)), gnu::may_alias]] = int64_t;
+            constexpr size_t twos = sizeof inline_ / sizeof(Two), rest = sizeof inline_ % sizeof(Two);
+            for (size_t i = 0; i < twos; ++i)
+                reinterpret_cast<Two*>(inline_)[i] = reinterpret_cast<const Two*>(other.inline_)[i];
+            static_assert(rest == 0 || rest == sizeof(One));
+            if (rest)
+                *reinterpret_cast<One*>(inline_ + N - sizeof(One) / sizeof(T)) = *reinterpret_cast<const One*>(
+                    other.inline_ + N - sizeof(One) / sizeof(T));
+        }
     }
     void take(SmallVector& other) {
         if (other.data_ == other.inline_) {

@@ -110,9 +110,12 @@ void Storage::destroy(Storage* storage) {
 std::atomic<uint32_t> functions_begun = 0;
 void (*drop_object_hook)(Tensor*) = nullptr;
 
+[[gnu::cold]] static void refuse_dims(size_t count) {
+    fail("a tensor has at most " + std::to_string(kMaxDims) + " dimensions, not " + std::to_string(count));
+}
+
 Ref<Tensor> Tensor::make(Ref<Storage> storage, DType dtype, const Dims& sizes, const Dims& strides, int64_t offset) {
-    if (sizes.size() > kMaxDims)
-        fail("a tensor has at most " + std::to_string(kMaxDims) + " dimensions, not " + std::to_string(sizes.size()));
+    if (sizes.size() > kMaxDims) refuse_dims(sizes.size());
     auto* tensor = new (Freelist<Tensor>::take()) Tensor;
     Ref<Tensor> result(tensor);
     tensor->storage = std::move(storage);
@@ -127,8 +130,30 @@ Ref<Tensor> Tensor::make(Ref<Storage> storage, DType dtype, const Dims& sizes, c
     return result;
 }
 
+Ref<Tensor> Tensor::unbacked(const Dims& sizes, DType dtype, Device device) {
+    if (sizes.size() > kMaxDims) refuse_dims(sizes.size());
+    auto* tensor = new (Freelist<Tensor>::take()) Tensor;
+    Ref<Tensor> result(tensor);
+    tensor->dtype = dtype;
+    tensor->made_in = functions_begun.load(std::memory_order_relaxed);
+    tensor->sizes = sizes;
+    int64_t step = 1, count = 1;
+    int64_t* strides = tensor->strides.fill_later(sizes.size());
+    for (size_t i = sizes.size(); i-- > 0;) {
+        strides[i] = step;
+        count = wrapping_mul(count, sizes[i]);
+        step = wrapping_mul(step, std::max<int64_t>(sizes[i], 1));
+    }
+    tensor->numel = count;
+    tensor->storage = Storage::unbacked(static_cast<size_t>(count) * itemsize(dtype), device);
+    return result;
+}
+
 Ref<Tensor> Tensor::empty(const Dims& sizes, DType dtype, Device device) {
-    return make(Storage::allocate(byte_count(sizes, dtype), device), dtype, sizes, contiguous_strides(sizes), 0);
+    (void)byte_count(sizes, dtype);
+    Ref<Tensor> made = unbacked(sizes, dtype, device);
+    made->storage->ensure_memory();
+    return made;
 }
 
 Ref<Tensor> Tensor::view(const Tensor& base, const Dims& sizes, const Dims& strides, int64_t offset) {
@@ -147,7 +172,7 @@ void Tensor::destroy(Tensor* tensor) {
 
 bool Tensor::contiguous() const { return is_contiguous(sizes, strides); }
 
-int64_t product(const Dims& sizes) {
+int64_t product_of_others(const Dims& sizes) {
     int64_t count = 1;
     bool overflow = false, zero = false;
     for (int64_t size : sizes) {
@@ -168,14 +193,14 @@ size_t byte_count(const Dims& sizes, DType dtype) {
 }
 
 Dims contiguous_strides(const Dims& sizes) {
-    Dims strides;
-    strides.resize(sizes.size());
+    Dims result;
+    int64_t* strides = result.fill_later(sizes.size());
     int64_t step = 1;
     for (size_t i = sizes.size(); i-- > 0;) {
         strides[i] = step;
         step = wrapping_mul(step, std::max<int64_t>(sizes[i], 1));
     }
-    return strides;
+    return result;
 }
 
 bool is_contiguous(const Dims& sizes, const Dims& strides) {

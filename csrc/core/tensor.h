@@ -96,6 +96,8 @@ struct Tensor {
     static Ref<Tensor> empty(const Dims& sizes, DType dtype, Device device = {});
     static Ref<Tensor> view(const Tensor& base, const Dims& sizes, const Dims& strides, int64_t offset);
     static Ref<Tensor> make(Ref<Storage> storage, DType dtype, const Dims& sizes, const Dims& strides, int64_t offset);
+    // Without memory as yet, and of a size that is known to be possible.
+    static Ref<Tensor> unbacked(const Dims& sizes, DType dtype, Device device = {});
     static void destroy(Tensor* tensor);
 
     size_t ndim() const { return sizes.size(); }
@@ -133,7 +135,17 @@ extern void (*autograd_meta_destroy_hook)(AutogradMeta* meta);
 // Whether the graph takes over a tensor, which has autograd's meta, when its last owner is gone.
 extern bool (*keep_leaf_hook)(Tensor& tensor);
 
-int64_t product(const Dims& sizes);  // throws on overflow
+// Of sizes of which one is zero, negative or too large: throws if it has no product.
+[[gnu::cold]] int64_t product_of_others(const Dims& sizes);
+inline int64_t product(const Dims& sizes) {  // throws on overflow
+    int64_t count = 1;
+    bool other = false;
+    for (int64_t size : sizes) {
+        const bool overflows = __builtin_mul_overflow(count, size, &count);
+        other |= size <= 0 || overflows;
+    }
+    return __builtin_expect(other, 0) ? product_of_others(sizes) : count;
+}
 size_t byte_count(const Dims& sizes, DType dtype);  // of a contiguous tensor; throws on overflow
 // Products and sums of strides and offsets wrap: they can only overflow where there are no elements.
 inline int64_t wrapping_mul(int64_t a, int64_t b) {

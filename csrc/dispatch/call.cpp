@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/hash.h"
 #include "core/process/faults.h"
 #include "dispatch/generator.h"
 #include "dispatch/gpu.h"
@@ -312,6 +313,21 @@ void refuse_dtype(const OpDef& op, DType dtype) {
                 "\"" + op.name + "_cpu\" not implemented for '" + torch_type_name(dtype) + "'");
 }
 
+uint64_t hash_of(const Value* values, size_t count) {
+    uint64_t hash = count;
+    for (const Value* value = values; value != values + count; ++value) {
+        hash = mixed(hash, static_cast<uint64_t>(value->tag) << 32 | static_cast<uint64_t>(value->dtype) << 24 |
+                               static_cast<uint64_t>(value->device.type) << 16 |
+                               static_cast<uint8_t>(value->device.index));
+        hash = mixed(hash, static_cast<uint64_t>(value->i));
+        if (value->tag == Value::Complex) hash = mixed(hash, __builtin_bit_cast(uint64_t, value->imag));
+        if (value->tag != Value::Ints) continue;
+        hash = mixed(hash, value->ints.size());
+        for (int64_t i : value->ints) hash = mixed(hash, static_cast<uint64_t>(i));
+    }
+    return hash;
+}
+
 void infer(Call& call) {
     if (call.op->infer) call.op->infer(call);
 }
@@ -466,9 +482,36 @@ void run_inferred(Call& call, Ref<Tensor>* results) {
     }
 }
 
+// What it is told of a call that it might record as it did an earlier one.
+static bool is_followed(Call& call, Ref<Tensor>* results) {
+    return current_interpreter->follows && !vmap_depth && !calls_are_watched && !clone_target &&
+           current_interpreter->follow(call, results);
+}
+
+// Whether the tape may have anything to say of a call that is no view.
+static bool has_history(const Call& call) {
+    for (size_t i = 0; i < call.operand_count; ++i)
+        if (const Tensor* t = call.operands[i].tensor; t && (t->autograd || t->base)) return true;
+    return false;
+}
+
+static void mark_inference(const Call& call, Ref<Tensor>* results) {
+    if (thread_settings.inference_mode)
+        for (size_t i = 0; i < call.result_count; ++i) results[i]->is_inference = true;
+}
+
 void dispatch_as_given(Call& call, Ref<Tensor>* results) {
     const OpDef& op = *call.op;
     if (__builtin_expect(function_log != nullptr, 0)) touch_operands(call);
+    if (records_calls()) {
+        if (is_followed(call, results)) {
+            mark_inference(call, results);
+            if (has_history(call) && tape_hook && thread_settings.records_gradients())
+                tape_hook(call, results, nullptr);
+            return;
+        }
+        call.given = hash_of(call.params, call.param_count);
+    }
     if (op.infer && !tells_itself(call)) op.infer(call);
     if (__builtin_expect(vmap_depth != 0, 0) && is_mapped_hook(call, nullptr)) {
         run_mapped_hook(call, results, nullptr);
@@ -493,10 +536,9 @@ void dispatch_as_given(Call& call, Ref<Tensor>* results) {
     } else {
         if (__builtin_expect(calls_are_watched, 0)) run_watched_hook(call, results);
         else run_inferred(call, results);
-        if (thread_settings.inference_mode)
-            for (size_t i = 0; i < call.result_count; ++i) results[i]->is_inference = true;
+        mark_inference(call, results);
     }
-    if (!tape_hook) return;
+    if (!tape_hook || (op.kind != Kind::View && !has_history(call))) return;
     if (thread_settings.records_gradients()) tape_hook(call, results, nullptr);
     else if (op.kind == Kind::View && !vmap_depth) view_hook(*call.operands[0].tensor, *results[0]);
 }

@@ -25,7 +25,11 @@ class Interpreter {
     // Asked before a call while it is `gated`: whether to run that eagerly although it could be recorded. May run
     // what was recorded, and then infers the call again.
     virtual bool prefers_eager(Call& call) = 0;
+    // Asked before a call is inferred while it `follows` an earlier recording: whether the call is the one that came
+    // then. Then it is recorded, and has what inference would have given it.
+    virtual bool follow(Call& call, Ref<Tensor>* results) = 0;
     bool gated = false;
+    bool follows = false;
     uint32_t eager_budget = 0;  // so many calls run eagerly before it is asked again, unless it ends that
     bool should_run_eagerly(Call& call) {
         return (eager_budget != 0 && --eager_budget != 0) || (gated && prefers_eager(call));

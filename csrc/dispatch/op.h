@@ -101,6 +101,8 @@ struct Value {
     }
 };
 
+uint64_t hash_of(const Value* values, size_t count);
+
 // A tensor operand of a call: a tensor, a Python number in its place, or nothing (an optional operand).
 struct Operand {
     Tensor* tensor = nullptr;  // borrowed for the duration of the call
@@ -143,6 +145,8 @@ struct Call {
     Twister* twister = nullptr;
     // Bit i: operand i is a tensor of the caller's that nothing can see after the call.
     uint32_t dying = 0;
+    // Where it may be recorded: the hash of the parameters that inference was given, which it may have changed.
+    uint64_t given = 0;
 
     const Tensor& in(size_t i) const { return *operands[i].tensor; }
     const Value& param(size_t i) const { return params[i]; }

@@ -136,6 +136,7 @@ PyObject* py_whole_calls(PyObject*, PyObject*) {
                          static_cast<unsigned long long>(call_counts.eager),
                          static_cast<unsigned long long>(call_counts.programs));
 }
+PyObject* py_followed_calls(PyObject*, PyObject*) { return PyLong_FromUnsignedLongLong(Following::followed); }
 PyObject* py_is_recording(PyObject*, PyObject*) { return PyBool_FromLong(recording()); }
 
 PyObject* py_options_id(PyObject*, PyObject*) { return PyLong_FromUnsignedLongLong(options_id()); }
@@ -292,6 +293,9 @@ PyMethodDef trace_bindings_functions[] = {
     {"end_recording", method<py_end_recording>(), METH_O,
      "Ends what begin_recording began; the outermost end runs the recording."},
     {"flush", method<py_flush>(), METH_O, "flush(reason): runs what is recorded."},
+    {"followed_calls", method<py_followed_calls>(), METH_NOARGS,
+     "followed_calls(): how many calls were recorded as an earlier recording had them, without inference, in this "
+     "process."},
     {"whole_calls", method<py_whole_calls>(), METH_NOARGS,
      "How many backward passes and steps of optimizers were recorded, ran eagerly, and as programs, each by itself."},
     {"end_step", method<py_end_step>(), METH_NOARGS, "The end of an optimizer's step: runs what is recorded."},

@@ -17,6 +17,10 @@ class Repetition {
     static constexpr size_t kNodes = 128;  // of a trace that is short enough however often it repeats itself
     // Whether the call of `op` at `at`, which `trace` is about to record, begins a round where the trace should end.
     bool ends(const Trace& trace, const OpDef& op, const SourceRef& at);
+    // Whether it matters to `ends` that the call is recorded when there are so many nodes.
+    bool counts(size_t nodes, const OpDef& op, const SourceRef& at) const {
+        return nodes >= next_look_ || (nodes >= kNodes && op_ == &op && lasti_ == at.lasti && code_ == at.code);
+    }
     // What begins a round is kept: a trace that begins in the middle of one is to have the same parts.
     void clear();
     // Whether what was recorded before was run because it repeated itself.

@@ -18,12 +18,21 @@
 
 namespace mt::trace {
 
-namespace {
-
 const OpDef& view_read_op() {
     static const OpDef* op = find_op("_view_read");
     return *op;
 }
+
+bool is_baked(const Scalar& s) {
+    if (s.place) return false;
+    if (s.tag == Scalar::Complex) return true;  // rare, and launches take numbers of 8 bytes
+    if (s.tag != Scalar::Float) return s.tag == Scalar::Bool || (s.i >= -3 && s.i <= 3);
+    // What the kernels, pow above all, treat apart.
+    return s.f == 0.0 || s.f == 1.0 || s.f == -1.0 || s.f == 2.0 || s.f == -2.0 || s.f == 0.5 || s.f == -0.5;
+}
+
+namespace {
+
 const OpDef& view_write_op() {
     static const OpDef* op = find_op("_view_write");
     return *op;
@@ -37,14 +46,6 @@ int64_t storage_elements(const Storage& storage, DType dtype) {
 // Whether `tensor` shows its whole storage in order.
 bool covers_storage(const Tensor& tensor) {
     return tensor.offset == 0 && tensor.numel == storage_elements(*tensor.storage, tensor.dtype) && tensor.contiguous();
-}
-
-bool is_baked(const Scalar& s) {
-    if (s.place) return false;
-    if (s.tag == Scalar::Complex) return true;  // rare, and launches take numbers of 8 bytes
-    if (s.tag != Scalar::Float) return s.tag == Scalar::Bool || (s.i >= -3 && s.i <= 3);
-    // What the kernels, pow above all, treat apart.
-    return s.f == 0.0 || s.f == 1.0 || s.f == -1.0 || s.f == 2.0 || s.f == -2.0 || s.f == 0.5 || s.f == -0.5;
 }
 
 uint64_t word_of(Device device) {
@@ -75,13 +76,11 @@ void Trace::clear() {
         r.storage->pending = nullptr;
     }
     function_nodes += nodes.size();
-    std::vector<TraceNode> dying_nodes = std::exchange(nodes, std::move(spare_nodes_));
-    operands.clear();
-    params.clear();
-    results.clear();
-    scalars.clear();
+    follows = false;
+    promised_ = 0;
+    Recorded over = std::exchange(static_cast<Recorded&>(*this), std::move(spare_));
+    const std::optional<Following::Start> followed = following_.end(over);
     places.clear();
-    signature.clear();
     scopes = 0;
     calls_ = 0;
     gated = is_program_;
@@ -90,16 +89,15 @@ void Trace::clear() {
     ended_as_part_ = false;
     auto snapshots = std::move(snapshots_);
     snapshots_.clear();
-    std::vector<Leaf> dying = std::move(leaves);
-    leaves.clear();
     // Last, since code objects and the owners of storages may run code when they die.
-    for (TraceNode& node : dying_nodes) Py_XDECREF(node.source.code);
+    for (TraceNode& node : over.nodes) Py_XDECREF(node.source.code);
     for (const Snapshot& snapshot : snapshots) Py_XDECREF(snapshot.place.code);
-    dying_nodes.clear();
-    if (spare_nodes_.capacity() < dying_nodes.capacity()) spare_nodes_ = std::move(dying_nodes);
-    for (Leaf& leaf : dying)
+    for (Leaf& leaf : over.leaves)
         if (leaf.storage && counts_readers) --leaf.storage->readers;
-    dying.clear();
+    for (Leaf& leaf : over.leaves) leaf.storage.reset();
+    if (followed) following_.keep(*followed, over);
+    over.clear();
+    spare_ = std::move(over);
 }
 
 ValueRef Trace::read(Tensor& tensor) {
@@ -193,19 +191,19 @@ void Trace::add_result(DType dtype, Device device, const Dims& sizes) {
 }
 
 // What inference made of the call, and all it had for that beside the operands and parameters.
-void Trace::sign_results(const TraceNode& node) {
+void Trace::sign_results(TraceNode& node) {
     static_assert(kMaxResults <= 3 && static_cast<size_t>(DType::Count) < 0xFF);
     uint64_t word = uint64_t{node.ambient.word()} << 32 | static_cast<uint64_t>(node.compute);
     for (uint32_t i = 0; i < node.result_count; ++i)
         word |= (static_cast<uint64_t>(results[node.first_result + i].dtype) + 1) << (8 * i + 8);
     signature.push_back(word);
-    if (!node.op->python_infer) return;
     // A rule in Python may have read anything.
-    for (uint32_t i = 0; i < node.result_count; ++i) {
+    for (uint32_t i = 0; node.op->python_infer && i < node.result_count; ++i) {
         const Dims& sizes = results[node.first_result + i].sizes;
         signature.push_back(sizes.size());
         for (int64_t size : sizes) signature.push_back(static_cast<uint64_t>(size));
     }
+    node.last_word = static_cast<uint32_t>(signature.size());
 }
 
 ValueRef Trace::append(const OpDef& op, std::initializer_list<ValueRef> inputs, std::initializer_list<Value> values,
@@ -223,6 +221,15 @@ ValueRef Trace::append(const OpDef& op, std::initializer_list<ValueRef> inputs, 
     return {RefKind::Node, 0, index};
 }
 
+// Whether the call is recorded the same way whenever it has the same operands, parameters and ambient settings, without
+// anything that only inference knows.
+static bool is_repeatable(const Call& call) {
+    for (size_t i = 0; i < call.operand_count; ++i)
+        if (const Tensor* t = call.operands[i].tensor; t && t->wrapped_number) return false;
+    return call.op->kind != Kind::Random && !call.op->python_infer && call.device.type == DeviceType::CPU &&
+           hash_of(call.params, call.param_count) == call.given;
+}
+
 void Trace::record(Call& call, uint32_t* node_index) {
     SmallVector<ValueRef, 8> inputs;
     for (size_t i = 0; i < call.operand_count; ++i) inputs.push_back(add_operand(call.operands[i]));
@@ -237,6 +244,7 @@ void Trace::record(Call& call, uint32_t* node_index) {
     node.compute = call.compute;
     node.ambient = call.ambient;
     node.called = backward_id() == 0;
+    node.repeatable = is_repeatable(call);
     node.seed = call.seed;
     node.philox_offset = call.philox_offset;
     if (call.op->advance && call.philox_offset == kStreamPlace) places.push_back(find_place(call.seed));
@@ -385,7 +393,7 @@ void Trace::settle(Call& call, Tensor* destination) {
         SourceRef source;
         ~Position() { Py_XDECREF(source.code); }
     } position;
-    capture_source(&position.source);  // makes Python objects
+    capture_source(&position.source, source_.code);  // makes Python objects
     auto foreign = [&]() -> Storage* {
         auto waits = [&](Tensor* t) { return t && t->storage->pending && t->storage->pending->trace != this; };
         for (size_t i = 0; i < call.operand_count; ++i)
@@ -420,12 +428,12 @@ void Trace::end_call() {
     if (nodes.empty()) gated = is_program_;
 }
 
-// The bytes of a result, if there can be memory for it.
-static size_t possible_bytes(const Call& call, size_t result) {
-    const ResultMeta& meta = call.results[result];
-    const size_t bytes = byte_count(meta.sizes, meta.dtype);
-    if (!on_gpu(call.device)) require_possible(bytes);
-    return bytes;
+// Throws if there can't be memory for what it gives.
+static void require_possible_results(const Call& call) {
+    for (size_t i = 0; i < call.result_count; ++i) {
+        const size_t bytes = byte_count(call.results[i].sizes, call.results[i].dtype);
+        if (!on_gpu(call.device)) require_possible(bytes);
+    }
 }
 
 static Value value_of_type(DType dtype) {
@@ -441,31 +449,43 @@ ValueRef Trace::assigned(ValueRef source, DType dtype, const Dims& sizes, Device
     return append(*assign_op, {source}, {value_of(sizes), value_of_type(dtype)}, dtype, sizes, device);
 }
 
+// A tensor that is all of a new value. There must be memory for it (require_possible_results).
+Ref<Tensor> Trace::pending_tensor(ValueRef value, DType dtype, Device device, const Dims& sizes) {
+    Ref<Tensor> made = Tensor::unbacked(sizes, dtype, device);
+    Storage* storage = made->storage.get();
+    auto* pending = new Pending;
+    pending->trace = this;
+    pending->node = value.index;
+    pending->result = value.result;
+    pending->sizes = sizes;
+    storage->pending = pending;
+    results[nodes[value.index].first_result + value.result].storage = storage;
+    return made;
+}
+
 void Trace::run(Call& call, Ref<Tensor>* out) {
     static const OpDef* full = find_op("full");
     wake();
     settle(call, nullptr);
     ++calls_;
+    require_possible_results(call);
     if (call.op == full && !is_baked(call.params[1].as_scalar())) {
         // As a parameter it would be part of the signature, and another number another program.
         const ResultMeta& meta = call.results[0];
-        Ref<Storage> storage = Storage::unbacked(possible_bytes(call, 0), call.device);
         scalars.push_back({call.params[1].as_scalar(), false});
         const ValueRef number{RefKind::Scalar, 0, static_cast<uint32_t>(scalars.size() - 1)};
-        bind(storage.get(), assigned(number, meta.dtype, meta.sizes, call.device), meta.sizes);
-        out[0] = Tensor::make(std::move(storage), meta.dtype, meta.sizes, contiguous_strides(meta.sizes), 0);
+        const ValueRef value = assigned(number, meta.dtype, meta.sizes, call.device);
+        out[0] = pending_tensor(value, meta.dtype, call.device, meta.sizes);
+        note_recorded(call);
         return;
     }
-    size_t bytes[kMaxResults];
-    for (size_t i = 0; i < call.result_count; ++i) bytes[i] = possible_bytes(call, i);
     uint32_t index;
     record(call, &index);
     for (size_t i = 0; i < call.result_count; ++i) {
         const ResultMeta& meta = call.results[i];
-        Ref<Storage> storage = Storage::unbacked(bytes[i], call.device);
-        bind(storage.get(), {RefKind::Node, static_cast<uint8_t>(i), index}, meta.sizes);
-        out[i] = Tensor::make(std::move(storage), meta.dtype, meta.sizes, contiguous_strides(meta.sizes), 0);
+        out[i] = pending_tensor({RefKind::Node, static_cast<uint8_t>(i), index}, meta.dtype, call.device, meta.sizes);
     }
+    note_recorded(call);
 }
 
 void Trace::on_fallback(const Call& call) {
@@ -504,7 +524,7 @@ void Trace::run_inplace(Call& call, Tensor& destination) {
     wake();
     settle(call, &destination);
     ++calls_;
-    for (size_t i = 0; i < call.result_count; ++i) possible_bytes(call, i);
+    require_possible_results(call);
     ValueRef value;
     if (call.op == copy || call.op == fill) {
         Operand number;
@@ -521,6 +541,7 @@ void Trace::run_inplace(Call& call, Tensor& destination) {
                            destination.device());
     }
     assign(destination, value);
+    note_recorded(call);
     if (!destination.storage->external()) return;
     if (whole_function) {
         wrote_shared = true;
@@ -569,17 +590,15 @@ void Trace::abandon() {
 }
 
 void Trace::take(Trace& other) {
-    std::swap(nodes, other.nodes);
-    std::swap(operands, other.operands);
-    std::swap(params, other.params);
-    std::swap(results, other.results);
-    std::swap(leaves, other.leaves);
+    std::swap(static_cast<Recorded&>(*this), static_cast<Recorded&>(other));
     std::swap(leaf_table_, other.leaf_table_);
-    std::swap(scalars, other.scalars);
     std::swap(places, other.places);
-    std::swap(signature, other.signature);
     std::swap(snapshots_, other.snapshots_);
     std::swap(stopped, other.stopped);
+    for (Trace* trace : {this, &other}) {
+        trace->following_.forget();
+        trace->follows = false;
+    }
     whole_function = other.whole_function;
     owner = other.owner;
     for (ResultInfo& result : results)

@@ -15,6 +15,8 @@
 #include "autograd/tape.h"
 #include "dispatch/generator.h"
 #include "trace/policy/policy.h"
+#include "trace/recording/following.h"
+#include "trace/recording/nodes.h"
 #include "trace/recording/repetition.h"
 
 namespace mt::trace {
@@ -35,75 +37,7 @@ struct Pending {
     static void operator delete(void* memory) { Freelist<Pending>::give(memory); }
 };
 
-enum class RefKind : uint8_t { None, Node, Leaf, Scalar };
-
-// One operand of a node, in 64 bits: also a word of the signature.
-struct ValueRef {
-    RefKind kind = RefKind::None;
-    uint8_t result = 0;
-    uint32_t index = 0;
-    uint64_t word() const { return static_cast<uint64_t>(kind) << 40 | static_cast<uint64_t>(result) << 32 | index; }
-};
-
-inline constexpr uint32_t kOwnMemory = ~uint32_t{0};
-
-// A tensor that was there before the trace.
-struct Leaf {
-    Ref<Storage> storage;
-    int64_t offset;
-    Dims sizes, strides;
-    DType dtype;
-    bool is(const Ref<Storage>& of, int64_t at, const Dims& shape, const Dims& steps, DType type) const {
-        return storage == of && offset == at && sizes == shape && strides == steps && dtype == type;
-    }
-};
-
-// A Python number among the operands. Its value is an input of the compiled code unless it is `baked`: the integers
-// from -3 to 3, 0.0, 1.0, -1.0, 2.0 and 0.5 are constants that simplification can use, the rest may change from step to
-// step without a new compilation.
-struct ScalarInput {
-    Scalar scalar;
-    bool baked;
-};
-
-// What jit_scope says of the ops recorded inside it.
-struct Tag {
-    int8_t compile = -1;  // _MtCompile: -1 not said, 0 never, 1 yes
-    bool must = false;    // a refusal is an error
-    // Distinguishes scopes; 0: none. Bits 0-14: which one, in this trace; 15: its gradients, apart; 16-29: what Python
-    // decides with, of each op; 30: gradients are to be apart.
-    int32_t scope = 0;
-};
-inline constexpr int32_t kSeparateGradients = 1 << 30;  // in `scope`: gradients have clusters of their own
-void set_tag(const Tag& tag);
-
-struct ResultInfo {
-    DType dtype;
-    Device device;
-    Dims sizes;
-    Storage* storage;  // borrowed: the living storage of which this is the current value; null: nobody can see it
-    // Of a value that was written to a storage, what the storage had before: another value, or its memory, which is a
-    // leaf; kOwnMemory for one that nothing reads. A write that fails leaves that.
-    ValueRef before;
-};
-
-struct TraceNode {
-    const OpDef* op;
-    uint32_t first_operand, operand_count;
-    uint32_t first_param, param_count;
-    uint32_t first_result, result_count;
-    DType compute;
-    Device device;
-    Ambient ambient;  // of its call
-    Tag tag;
-    uint64_t seed, philox_offset;  // random ops
-    SourceRef source;  // owned
-    // By the program; others come with reads and writes through views, and with gradients, whose formulas have the
-    // sources of their forward calls.
-    bool called;
-};
-
-class Trace final : public Interpreter {
+class Trace final : public Interpreter, public Recorded {
   public:
     Trace();
     ~Trace() override;
@@ -111,6 +45,7 @@ class Trace final : public Interpreter {
     void run_inplace(Call& call, Tensor& destination) override;
     void on_fallback(const Call& call) override;
     bool prefers_eager(Call& call) override;
+    bool follow(Call& call, Ref<Tensor>* results) override;
 
     // The value of what `tensor` shows, as an operand.
     ValueRef read(Tensor& tensor);
@@ -164,16 +99,8 @@ class Trace final : public Interpreter {
     std::atomic<bool> orphaned = false;  // its thread has ended; another may take it over once it's empty
     bool counts_readers = true;  // false for a program's own copy, which may run after any change of its leaves
 
-    std::vector<TraceNode> nodes;
-    std::vector<ValueRef> operands;
-    std::vector<Value> params;
-    std::vector<ResultInfo> results;
-    std::vector<Leaf> leaves;
-    std::vector<ScalarInput> scalars;
     // Where nodes draw from PyTorch's generator; their seeds are the numbers of these.
     std::vector<std::shared_ptr<const StreamPlace>> places;
-    // Everything that the plan of this trace depends on, in words; see finish_signature.
-    std::vector<uint64_t> signature;
     // The scopes so far, to number them alike in every run of the program.
     int32_t scopes = 0;
     // Set for a function that is compiled as a whole: memory from outside is read when it runs, not copied now.
@@ -223,7 +150,10 @@ class Trace final : public Interpreter {
     void add_result(DType dtype, Device device, const Dims& sizes);
     void push_operand(ValueRef input);
     void push_value(const Value& value);
-    void sign_results(const TraceNode& node);
+    void sign_results(TraceNode& node);
+    Ref<Tensor> pending_tensor(ValueRef value, DType dtype, Device device, const Dims& sizes);
+    bool is_expected(const Operand& operand, ValueRef wanted, const Recorded& then, size_t& read, size_t call);
+    void note_recorded(const Call& call);
     void settle(Call& call, Tensor* destination);
     bool ends_before(const Call& call, const SourceRef& source);
 
@@ -239,7 +169,9 @@ class Trace final : public Interpreter {
     Repetition repetition_;
     bool ended_as_part_ = false;
     SourceRef source_;  // of the call that is being recorded; owned
-    std::vector<TraceNode> spare_nodes_;
+    Recorded spare_;  // arrays to use again
+    Following following_;
+    size_t promised_ = 0;  // how many nodes there should be after the call at hand; 0: nothing is known
     std::vector<int32_t> leaf_table_;
     std::vector<Snapshot> snapshots_;
 };
@@ -249,6 +181,9 @@ struct CallCounts {
     uint64_t recorded = 0, eager = 0, programs = 0;
 };
 extern CallCounts call_counts;
+
+const OpDef& view_read_op();
+bool is_baked(const Scalar& scalar);
 
 // Per thread: the trace being recorded, the tag of what is recorded now.
 extern MT_THREAD_LOCAL Trace* current;
