@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from sanitizers import TSAN
 from test_policy import SECOND, Clock, program
 
 import minitensor as mt
@@ -70,6 +71,7 @@ def script(tmp_path):
     return path
 
 
+@pytest.mark.skipif(TSAN, reason="the helper is begun by a shell, where ThreadSanitizer crashes")
 def test_a_helper_compiles_and_the_next_process_starts_compiled(script, tmp_path):
     cache = tmp_path / "cache"
     value, begins, compiled, modules = run(script, cache)
@@ -368,6 +370,7 @@ def test_a_kept_plan_is_for_its_origin_alone(tmp_path, monkeypatch):
     assert kept_plans.load(str(path), "flags", "processor", b"signature") is None
 
 
+@pytest.mark.skipif(TSAN, reason="the helper is begun by a shell, where ThreadSanitizer crashes")
 def test_a_kept_plan_that_is_of_no_use_is_learnt_anew(script, tmp_path):
     cache = tmp_path / "cache"
     value, *_ = run(script, cache)
