@@ -123,7 +123,10 @@ VARIANTS = {
         [(mt.randn(3), g) for g in (False, True, False)],
     ),
     "loops": (lambda x, n: [x := x * 1.25 + 2.5 for _ in range(n)][-1], [(mt.randn(3), n) for n in (4, 7, 2, 9, 3)]),
-    "long loops": (lambda x, n: [x := (x * 1.25 + 2.5).sin() for _ in range(n)][-1], [(mt.randn(3), n) for n in (90, 120)]),
+    "long loops": (
+        lambda x, n: [x := (x * 1.25 + 2.5).sin() for _ in range(n)][-1],
+        [(mt.randn(3), n) for n in (90, 120)],
+    ),
 }
 
 
@@ -132,7 +135,18 @@ def test_where_a_recording_departs_it_goes_on_as_ever(kind):
     run, variants = VARIANTS[kind]
     expected = [seen(run(*args)) for args in variants]
     last = len(variants) - 1
-    order = [0, 0, 0, *range(len(variants)), *[k for k in range(len(variants)) for _ in range(3)], 0, last, 0, last, last]
+    order = [
+        0,
+        0,
+        0,
+        *range(len(variants)),
+        *[k for k in range(len(variants)) for _ in range(3)],
+        0,
+        last,
+        0,
+        last,
+        last,
+    ]
     for k in order:
         result, _ = recorded(run, *variants[k])
         assert seen(result) == expected[k], (kind, k)
