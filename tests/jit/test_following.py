@@ -289,7 +289,7 @@ def test_lines_are_those_of_the_call():
 
     def run(large):
         y = x * 2.5
-        y = y.long() if large else y.long()
+        y = y.long()
         return mt.tensor([0, 1, 2])[y + 100 if large else y * 0]
 
     for large in (False, False, False, True):
