@@ -119,6 +119,13 @@ def test_values_combined_into_places(reduce, itself, dtype):
     gpu_agrees(lambda t, i, s: t.scatter_reduce(0, i, s, reduce, include_self=itself), x, index, src)
 
 
+@pytest.mark.parametrize(("reduce", "value"), [("amax", -np.inf), ("amin", np.inf)])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_infinities_combined_into_places(reduce, value, dtype):
+    x, src = np.zeros((2, 3), dtype), np.full((2, 3), value, dtype)
+    gpu_agrees(lambda t, i, s: t.scatter_reduce(0, i, s, reduce, include_self=False), x, np.zeros((2, 3), int), src)
+
+
 def test_numbers_at_equal_distances():
     for steps in (0, 1, 2, 7, 100):
         for dtype in (mt.float32, mt.float64):

@@ -165,6 +165,38 @@ def test_logsumexp_of_infinities():
 # ---- scans
 
 
+LEAST = {
+    "amax": lambda x, zero, at: x.amax(1, keepdim=True),
+    "amin": lambda x, zero, at: -(-x).amin(1, keepdim=True),
+    "cummax": lambda x, zero, at: x.cummax(1).values[:, -1:],
+    "cummin": lambda x, zero, at: -(-x).cummin(1).values[:, -1:],
+    "max_pool": lambda x, zero, at: mt.nn.functional.max_pool1d(x[None], 4, padding=1)[0],
+    "adaptive_max_pool": lambda x, zero, at: mt.nn.functional.adaptive_max_pool1d(x[None], 1)[0],
+    "topk": lambda x, zero, at: x.topk(1, 1).values,
+    "scatter_reduce amax": lambda x, zero, at: zero.scatter_reduce(1, at, x, "amax", include_self=False),
+    "scatter_reduce amin": lambda x, zero, at: -zero.scatter_reduce(1, at, -x, "amin", include_self=False),
+    "index_reduce amax": lambda x, zero, at: zero.index_reduce(1, at[0], x, "amax", include_self=False),
+    "index_reduce amin": lambda x, zero, at: -zero.index_reduce(1, at[0], -x, "amin", include_self=False),
+}
+
+
+@pytest.mark.parametrize("name", LEAST)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "int32", "int8"])
+def test_what_is_larger_than_nothing_else(name, dtype):
+    """Infinities, and the least of integers but one, whose negative there is."""
+    kind = getattr(mt, dtype)
+    least = -math.inf if kind.is_floating_point else -mt.iinfo(kind).max
+    if not kind.is_floating_point and "pool" in name:
+        pytest.skip("pooling takes floats")
+    x = mt.tensor([[least] * 4, [least, 0, least, least], [-least, least, 1, least]], dtype=kind)
+    arguments = x, mt.zeros(3, 1, dtype=kind), mt.zeros(3, 4, dtype=mt.int64)
+    found = LEAST[name](*arguments)
+    with mt.jit_scope():
+        compiled = LEAST[name](*arguments)
+    assert found.tolist() == [[least], [0], [-least]]
+    assert compiled.tolist() == found.tolist()
+
+
 def test_scans_accumulate_in_a_wider_type():
     a = x(100000, dtype="float32")
     np.testing.assert_array_equal(mt.tensor(a).cumsum(0).numpy(), a.cumsum(dtype="float64").astype("float32"))
