@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Final
 
 from minitensor_jit.ir.builder import Builder
@@ -37,8 +36,6 @@ def _extreme(dtype: str, largest: bool) -> Computation:
 def _start(mode: int, dtype: str) -> float:
     if mode in _KINDS:
         return float(mode == _PROD)
-    if dtype in FLOATING:
-        return -math.inf if mode == _AMAX else math.inf
     return lowest(dtype) if mode == _AMAX else highest(dtype)
 
 
