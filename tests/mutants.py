@@ -27,6 +27,16 @@ LEFT_OUT = re.compile(
     r".*test_(build|benchmarks|docs|docstrings|examples?|gpu_check|imports"
     r"|installation|stubs|typing|leaks|against_torch|same_bits)\.py"
 )
+# Folders of tests that are an area's, beside those of its own name; and tests that walk tables, each for many files.
+FOLDERS = {
+    "api": ("jit", "functions"), "bindings": ("tensors", "jit"), "composite": ("ops",), "core": ("tensors",),
+    "dispatch": ("ops", "tensors"), "graphs": ("torch_api",), "inspect": ("inspection",), "lowering": ("ops", "jit"),
+    "runtime": ("jit",), "runtime-c": ("kernels",), "tape": ("autograd",), "trace": ("jit",),
+}  # fmt: skip
+TABLES = {
+    "dispatch": ("ops/test_rows",), "kernels": ("ops/test_rows", "kernels/test_guard_bytes"),
+    "lowering": ("ops/test_rows", "jit/test_compiled_dtypes"),
+}  # fmt: skip
 # In front of the code of a file with defects: which one is active, and which were come by.
 DECLARED = (
     "#ifndef MT_MUTANT\n"
@@ -246,13 +256,15 @@ def test_files(root: Path) -> dict[Path, str]:
 
 def nearest(mutant: Mutant, files: dict[Path, str]) -> list[Path]:
     """The files of tests, those first that mirror the defect's file, then those that say its file and folder most."""
-    stem, folders = mutant.path.stem.strip("_"), set(mutant.path.parent.parts[1:])
+    stem = mutant.path.stem.strip("_")
+    folders = {*mutant.path.parent.parts[1:], *FOLDERS.get(mutant.area, ())}
     said_in = re.compile("|".join(rf"(?<![a-z]){re.escape(word)}(?![a-z])" for word in {stem, mutant.path.parent.name}))
 
     def near(path: Path) -> float:
         name = path.stem.removeprefix("test_")
         mirrors = 2 * (name == stem) + bool(re.search(rf"(?<![a-z]){re.escape(stem)}(?![a-z])", name))
         said = len(said_in.findall(files[path])) / len(files[path]) ** 0.5
-        return mirrors + bool(folders & set(path.parent.parts)) + said
+        walks = 2 * any(f"tests/{table}.py" == str(path) for table in TABLES.get(mutant.area, ()))
+        return mirrors + walks + bool(folders & set(path.parent.parts)) + said
 
     return sorted(files, key=near, reverse=True)
