@@ -47,6 +47,19 @@ def test_derivatives_by_all_elements_at_once():
     assert second.isfinite().all()
 
 
+def test_gradients_of_a_table_by_frequency():
+    table = mt.ones(4, 2, dtype=mt.float64, requires_grad=True)
+    places = mt.tensor([0, 1, 0, 3])
+
+    def gradient(vector):
+        rows = mt.nn.functional.embedding(places, table, padding_idx=3, scale_grad_by_freq=True)
+        return mt.autograd.grad(rows, table, vector, create_graph=True)[0]
+
+    vector, along = mt.ones(4, 2, dtype=mt.float64), mt.arange(8, dtype=mt.float64).view(4, 2)
+    assert gradient(along).tolist() == [[2, 3], [2, 3], [0, 0], [0, 0]]
+    assert func.jvp(gradient, (vector,), (along,))[1].tolist() == gradient(along).tolist()
+
+
 def test_equal_eigenvalues_keep_the_derivatives_of_values():
     a = mt.eye(3, dtype=mt.float64)
     _, found = func.jvp(lambda a: mt.linalg.eigh(a)[0].sum(), (a,), (mt.tensor(ALONG, dtype=mt.float64),))

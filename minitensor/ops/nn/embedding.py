@@ -16,7 +16,7 @@ def _embedding_vjp(g: Any, _out: Any, _w: Any, i: Any, padding_idx: int, by_freq
 
 
 def _backward_vjp(g: Any, _out: Any, _grad: Any, i: Any, rows: int, padding_idx: int, by_frequency: bool) -> Any:
-    result = embedding(g, i, padding_idx, by_frequency)
+    result = embedding(g, i, -1, False)  # what is left out and divided is so below
     if padding_idx >= 0:
         result = where((i == padding_idx).unsqueeze(-1), 0.0, result)
     if by_frequency:
