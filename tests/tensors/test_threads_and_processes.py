@@ -450,9 +450,10 @@ def test_handlers_compute_in_the_middle_of_computations(compiled):
             return (a @ b) * c
         if {compiled}:
             product = mt.function(product, jit_compile=True)
-        a, b = mt.randn(1500, 1500), mt.randn(1500, 1500)
-        c, d = mt.randn(300, 900), mt.randn(900, 1100)
-        ones, fewer = mt.ones(1500), mt.ones(1100)
+        size = {300 if SANITIZED else 1500}
+        a, b = mt.randn(size, size), mt.randn(size, size)
+        c, d = mt.randn(size // 5, 900), mt.randn(900, 1100)
+        ones, fewer = mt.ones(size), mt.ones(1100)
         wanted = product(a, b, ones)
         product(c, d, fewer)
         ran = []
