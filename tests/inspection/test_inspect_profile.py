@@ -5,6 +5,7 @@ import pickle
 import re
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from processes import run
@@ -64,6 +65,18 @@ def test_what_ran_is_counted(empty):
     for kernel in (loop, dot):
         assert kernel["seconds"] > 0
         assert kernel["roofline"] > 0
+
+
+def test_kernels_of_the_last_launch(monkeypatch):
+    def counter(name, *last):
+        return SimpleNamespace(name=name, runs=len(last), last=last)
+
+    kernels = [counter(*k) for k in (("b", 14, 20), ("a", 10, 12), ("before", 5, 12), ("after", 15, 21), ("never",))]
+    modules = [SimpleNamespace(name="one", whole=counter("one", 10, 20), kernels=kernels)]
+    monkeypatch.setattr(profile, "_modules", modules)
+    assert [k.name for k in profile.kernels_between("one", 10, 20)] == ["a", "b"]
+    assert profile.kernels_between("one", 11, 20) == profile.kernels_between("one", 1, 9) == []
+    assert profile.kernels_between("another", 10, 20) == []
 
 
 def test_threads_count_together(empty):

@@ -131,7 +131,11 @@ def test_modules_run_from_the_report_alone(made, capsys):
     path = made()[0]
     data, _ = read_report(path)
     name = f"{path}#{data['modules'][0]['name']}"
-    check(parse_module(module_text(name)))
+    text = module_text(name)
+    module = parse_module(text)
+    check(module)
+    marked = [line.split()[1] for line in text.splitlines() if line.startswith(("  ROOT ", "ENTRY "))]
+    assert marked == [c.root.name for c in module.computations[:-1]] + [module.entry.name, module.entry.root.name]
     assert run_hlo_module.main([name]) == 0
     assert "agree" in capsys.readouterr().out
     with pytest.raises(NotAReportError, match="it has cluster_"):
