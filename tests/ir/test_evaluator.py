@@ -160,6 +160,31 @@ def test_interior_and_negative_padding() -> None:
     assert result.tolist() == [0, 2, 0, 3, 0, 0]
 
 
+def test_transforms_are_what_their_definition_says() -> None:
+    root = np.exp(-2j * np.pi * np.outer(np.arange(6), np.arange(6)) / 6)
+    x = np.arange(12).reshape(2, 6) ** 1.5
+    z = x + 1j * x[::-1]
+    half = x @ root[:, :4]
+    for kind, given, want in (
+        ("FFT", z, z @ root), ("IFFT", z, z @ root.conj() / 6), ("RFFT", x, half), ("IRFFT", half, x)
+    ):  # fmt: skip
+        assert np.allclose(run(lambda b, p, kind=kind: b.fft(p, kind, (6,)), given), want)
+    assert np.allclose(run(lambda b, p: b.fft(p, "FFT", (2, 6)), z), [[1, 1], [1, -1]] @ z @ root)
+    for kind, kept, made in (("FFT", (0, 6), (0, 6)), ("RFFT", (0, 6), (0, 4)), ("IRFFT", (0, 4), (0, 6))):
+        empty = np.zeros(kept, np.float32 if kind == "RFFT" else np.complex64)
+        assert run(lambda b, p, kind=kind: b.fft(p, kind, (6,)), empty).shape == made
+
+
+def test_factors_and_solutions_read_one_triangle() -> None:
+    factor = np.array([[2.0, 0.0], [-1.0, 3.0]]) + 0j
+    factor[1, 0] += 0.5j
+    product, other = factor @ factor.conj().T, np.array([[9.0, 9.0], [9.0, 9.0]])
+    below, above = np.tril(product) + np.triu(other, 1), np.triu(product) + np.tril(other, -1)
+    assert np.allclose(run(lambda b, a: b.cholesky(a, lower=True), below), factor)
+    assert np.allclose(run(lambda b, a: b.cholesky(a, lower=False), above), factor.conj().T)
+    assert np.isnan(run(lambda b, a: b.cholesky(a), np.array([[1.0, 0.0], [2.0, 1.0]]))).all()
+
+
 def test_bitwise_and_pred() -> None:
     p, q = np.array([True, True, False]), np.array([True, False, False])
     assert run(Builder.add, p, q).tolist() == [True, True, False]
