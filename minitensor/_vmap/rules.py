@@ -347,6 +347,12 @@ def run(
     if destination is None:
         return rule(row, operands, flags, params, size)
     written, _ = destination
+    if row.vjp is not None and row.name != "copy":
+        # Gradients read what was there before: the tape keeps that of a write, but what it sees here is another op.
+        place = written._storage_id()
+        operands = [
+            x.clone() if isinstance(x, Tensor) and x.requires_grad and x._storage_id() == place else x for x in operands
+        ]
     if row.name == "fill":
         written.fill_(params[0])
     else:

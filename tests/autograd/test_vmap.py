@@ -402,3 +402,30 @@ def test_factorizations_look_at_all_matrices(name):
     assert mt.equal(mt.func.vmap(mt.func.vmap(first))(given), first(given))
     with pytest.raises(RuntimeError, match="Batch element 1"):
         mt.func.vmap(first)(mt.stack([one, mt.zeros(3, 3)]))
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        lambda a, b: a.mul_(b),
+        lambda a, b: a.pow_(b),
+        lambda a, b: a.sin_(),
+        lambda a, b: a.addcmul_(a, b),
+        lambda a, b: a.cumprod_(0),
+        lambda a, b: a[1:].div_(b[1:]),
+    ],
+)
+def test_gradients_of_writes_in_place_read_what_was_there(written):
+    def function(row):
+        copy = row * 1.5
+        written(copy, row)
+        return copy
+
+    x = (mt.arange(6.0).view(2, 3) + 1).requires_grad_()
+    (mt.func.vmap(function)(x) * x.detach()).sum().backward()
+    expected = mt.autograd.grad((mt.stack([function(row) for row in x]) * x.detach()).sum(), x)[0]
+    assert x.grad.tolist() == expected.tolist()
+    tangent = mt.ones(2, 3)
+    forward = mt.func.jvp(mt.func.vmap(function), (x.detach(),), (tangent,))[1]
+    alone = [mt.func.jvp(function, (row,), (ones,))[1] for row, ones in zip(x.detach(), tangent, strict=True)]
+    np.testing.assert_allclose(forward.numpy(), mt.stack(alone).numpy(), rtol=1e-6)
