@@ -335,4 +335,5 @@ def test_what_another_thread_has_recorded_is_no_value_on_the_way(recording):
         thread.start()
         thread.join()
         assert [result.tolist() for result in results] == [[2, 6, 10]] * 3
-    assert f.hits == (0 if recording else 2)
+    # The first call may collect what it made, with what compiling the other recording left.
+    assert (f.hits > 0) is not recording
