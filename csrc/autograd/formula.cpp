@@ -191,34 +191,39 @@ Ref<Tensor> seen_as(Ref<Tensor> tensor, DType dtype) {
     return call_op(op_named("view_as_complex"), {pairs.get()});
 }
 
+// The tensor once for each slice, as the other one is mapped.
+Ref<Tensor> mapped_as(Tensor& tensor, Tensor& like) {
+    Ref<Tensor> always = full_of({Dims{}, DType::Bool, home_of(tensor)}, 1);
+    Ref<Tensor> any = call_op(op_named("as_strided"), {&like},
+                              {value_of(Dims{}), value_of(Dims{}), value_of(like.offset)});
+    return call_op(op_named("where"), {always.get(), &tensor, any.get()});
+}
+
 Gradients apply_copy_slices(GradNode& node, Gradients& gradients) {
     const OpDef &clone = op_named("_row_major"), &as_strided = op_named("as_strided"), &copy = op_named("copy"),
                 &fill = op_named("fill");
-    Ref<Tensor> base_gradient;
-    if (is_contiguous(node.base_sizes, node.base_strides)) {
-        base_gradient = call_op(clone, {gradients[0].get()});
-    } else {
-        // The view's strides are those of the base's memory: lay the gradient out likewise.
-        auto [low, high] = element_span(node.base_sizes, node.base_strides, 0);
-        Ref<Tensor> memory = full_of({Dims{high - low}, gradients[0]->dtype, home_of(*gradients[0])}, 0);
-        if (batch_level(*gradients[0])) {
-            // One for each slice, as the gradient is mapped.
-            Ref<Tensor> always = full_of({Dims{}, DType::Bool, home_of(*gradients[0])}, 1);
-            Ref<Tensor> any = call_op(as_strided, {gradients[0].get()},
-                                      {value_of(Dims{}), value_of(Dims{}), value_of(gradients[0]->offset)});
-            memory = call_op(op_named("where"), {always.get(), memory.get(), any.get()});
+    Ref<Tensor> base_gradient, region;
+    auto lay_out = [&](Tensor& gradient) {
+        if (is_contiguous(node.base_sizes, node.base_strides)) {
+            base_gradient = call_op(clone, {&gradient});
+        } else {
+            // The view's strides are those of the base's memory: lay the gradient out likewise.
+            auto [low, high] = element_span(node.base_sizes, node.base_strides, 0);
+            Ref<Tensor> memory = full_of({Dims{high - low}, gradient.dtype, home_of(gradient)}, 0);
+            if (batch_level(gradient)) memory = mapped_as(*memory, gradient);
+            base_gradient = call_op(as_strided, {memory.get()},
+                                    {value_of(node.base_sizes), value_of(node.base_strides), value_of(-low)});
+            Operand self, other;
+            self.tensor = base_gradient.get();
+            other.tensor = &gradient;
+            call_op_inplace(copy, *base_gradient, {self, other});
         }
-        base_gradient = call_op(as_strided, {memory.get()},
-                                {value_of(node.base_sizes), value_of(node.base_strides), value_of(-low)});
-        Operand self, other;
-        self.tensor = base_gradient.get();
-        other.tensor = gradients[0].get();
-        call_op_inplace(copy, *base_gradient, {self, other});
-    }
-    Ref<Tensor> seen = seen_as(base_gradient, node.inner->result_meta[0].dtype);
-    Ref<Tensor> region = call_op(
-        as_strided, {seen.get()},
-        {value_of(node.view_sizes), value_of(node.view_strides), value_of(node.view_offset + seen->offset)});
+        Ref<Tensor> seen = seen_as(base_gradient, node.inner->result_meta[0].dtype);
+        region = call_op(
+            as_strided, {seen.get()},
+            {value_of(node.view_sizes), value_of(node.view_strides), value_of(node.view_offset + seen->offset)});
+    };
+    lay_out(*gradients[0]);
     Gradients inner_gradients{call_op(clone, {region.get()})};
     Gradients inner;
     {
@@ -226,6 +231,9 @@ Gradients apply_copy_slices(GradNode& node, Gradients& gradients) {
         inner = apply_formula(*node.inner, inner_gradients);
     }
     const size_t old = node.view_operand;
+    if (old < inner.size() && inner[old] && inner[old]->numel && inner[old]->dtype == gradients[0]->dtype &&
+        batch_level(*inner[old]) > batch_level(*base_gradient))
+        lay_out(*mapped_as(*gradients[0], *inner[old]));  // a sum's gradient is the same for all slices
     Operand destination, source;
     destination.tensor = region.get();
     if (old < inner.size() && inner[old]) {

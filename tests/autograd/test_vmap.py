@@ -429,3 +429,15 @@ def test_gradients_of_writes_in_place_read_what_was_there(written):
     forward = mt.func.jvp(mt.func.vmap(function), (x.detach(),), (tangent,))[1]
     alone = [mt.func.jvp(function, (row,), (ones,))[1] for row, ones in zip(x.detach(), tangent, strict=True)]
     np.testing.assert_allclose(forward.numpy(), mt.stack(alone).numpy(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("layout", [lambda a: a * 1.5, lambda a: (a * 1.5).t().clone().t()])
+def test_gradients_inside_of_writes_to_views(layout):
+    def function(m):
+        copy = layout(m)
+        copy[1:].mul_(m[1:])
+        return copy.sum()
+
+    x = mt.arange(18.0).view(2, 3, 3) + 1
+    found = mt.func.vmap(mt.func.grad(function))(x)
+    assert found.tolist() == mt.stack([mt.func.grad(function)(m) for m in x]).tolist()
