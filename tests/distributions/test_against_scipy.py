@@ -162,6 +162,21 @@ def test_mixtures():
     assert made.variance.item() == pytest.approx(0.3 * 1 + 0.7 * 0.25 + 0.3 * 1.4**2 + 0.7 * 0.6**2)
 
 
+def test_batches_of_mixtures():
+    chosen = mt.distributions.Categorical(mt.ones(4, 2, 3))
+    parts = mt.distributions.Normal(mt.zeros(4, 2, 3, 5), 1.0)
+    for inner, batch, event in ((parts, (4, 2), (5,)), (mt.distributions.Normal(mt.zeros(4, 2, 3), 1.0), (4, 2), ())):
+        of = mt.distributions.Independent(inner, 1) if event else inner
+        made = mt.distributions.MixtureSameFamily(chosen, of)
+        assert (made.batch_shape, made.event_shape) == (batch, event)
+        assert made.mean.shape == made.variance.shape == batch + event
+        x = made.sample((6,))
+        assert x.shape == (6, *batch, *event)
+        assert made.log_prob(x).shape == (6, *batch)
+        other = made.expand((7, 4, 2))
+        assert (other.batch_shape, other.event_shape) == ((7, *batch), event)
+
+
 def test_divergences_are_means_of_log_ratios():
     """KL by quadrature of SciPy's densities, for the pairs of families that SciPy has."""
     from scipy.integrate import quad

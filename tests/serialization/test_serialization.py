@@ -521,6 +521,11 @@ def test_a_dtype_and_a_function_that_occur_twice():
     assert all(found is function for found, function in zip(loaded.functions, layers.functions, strict=True))
 
 
+def test_classes_that_are_data():
+    classes = [OrderedDict, Counter, set, frozenset, dict, list]
+    assert through_a_file(classes) == classes
+
+
 def through_a_file_whole(thing):
     file = io.BytesIO()
     mt.save(thing, file)
