@@ -17,16 +17,17 @@ namespace {
 
 // Compiling makes many objects while the collector pauses. What it left behind is young, and is collected at the end:
 // otherwise the program's next object would begin a collection, and if a full one is due, that takes as long as
-// compiling a small function.
+// compiling a small function. Where the threshold is 0 none would begin: so it is while a function is observed, where
+// what is young is what the function made.
 struct CollectYoung {
     bool due = false;
     ~CollectYoung() {
         if (!due) return;
-        PyObject* gc = PyImport_ImportModule("gc");
-        PyObject* done = gc ? PyObject_CallMethod(gc, "collect", "i", 0) : nullptr;
-        if (!done) PyErr_Clear();
-        Py_XDECREF(done);
-        Py_XDECREF(gc);
+        PyRef gc(PyImport_ImportModule("gc"));
+        PyRef thresholds(gc ? PyObject_CallMethod(gc.get(), "get_threshold", nullptr) : nullptr);
+        if (thresholds && PyLong_AsLong(PyTuple_GET_ITEM(thresholds.get(), 0)) != 0)
+            PyRef(PyObject_CallMethod(gc.get(), "collect", "i", 0));
+        PyErr_Clear();
     }
 };
 
