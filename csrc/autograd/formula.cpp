@@ -232,7 +232,7 @@ Gradients apply_copy_slices(GradNode& node, Gradients& gradients) {
     }
     const size_t old = node.view_operand;
     if (old < inner.size() && inner[old] && inner[old]->numel && inner[old]->dtype == gradients[0]->dtype &&
-        batch_level(*inner[old]) > batch_level(*base_gradient))
+        batch_level(*inner[old]) && (batch_level(*base_gradient) != 1 || batch_level(*inner[old]) != 1))
         lay_out(*mapped_as(*gradients[0], *inner[old]));  // a sum's gradient is the same for all slices
     Operand destination, source;
     destination.tensor = region.get();

@@ -441,3 +441,5 @@ def test_gradients_inside_of_writes_to_views(layout):
     x = mt.arange(18.0).view(2, 3, 3) + 1
     found = mt.func.vmap(mt.func.grad(function))(x)
     assert found.tolist() == mt.stack([mt.func.grad(function)(m) for m in x]).tolist()
+    second = mt.func.vmap(mt.func.hessian(function))(x)
+    assert second.tolist() == mt.stack([mt.func.hessian(function)(m) for m in x]).tolist()
