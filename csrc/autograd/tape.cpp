@@ -50,8 +50,8 @@ struct Dying {
         active = false;
     }
 };
-thread_local Dying<AutogradMeta> t_dying_metas;
-thread_local Dying<GradNode> t_dying_nodes;
+MT_THREAD_LOCAL Dying<AutogradMeta> t_dying_metas;
+MT_THREAD_LOCAL Dying<GradNode> t_dying_nodes;
 
 void destroy_meta(AutogradMeta* meta) {
     // The graph may outlive the leaf; nobody can see its gradient any more.
@@ -76,7 +76,7 @@ bool saves_operand(const OpDef& op, size_t i, uint32_t reads) {
 
 }  // namespace
 
-Ref<GradNode> make_node(const Call& call, std::vector<Edge> edges, const Ref<Tensor>* before) {
+Ref<GradNode> make_node(const Call& call, PooledVector<Edge> edges, const Ref<Tensor>* before) {
     const OpDef& op = *call.op;
     Ref<GradNode> node(new GradNode);
     node->sequence = next_sequence();
@@ -96,23 +96,25 @@ Ref<GradNode> make_node(const Call& call, std::vector<Edge> edges, const Ref<Ten
             node->scalars[i] = operand.scalar;
             continue;
         }
-        node->operand_meta[i] = {operand.tensor->sizes, operand.tensor->dtype, home_of(*operand.tensor)};
+        const Tensor& tensor = *operand.tensor;
+        OperandMeta& meta = node->operand_meta[i];
+        meta.sizes = tensor.sizes;
+        meta.dtype = tensor.dtype;
+        meta.device = home_of(tensor);
         if (op.kind == Kind::View) {
-            node->operand_meta[i].strides = operand.tensor->strides;
-            node->operand_meta[i].offset = operand.tensor->offset;
-        } else if (op.kind == Kind::Contraction && operand.tensor->ndim() == 2) {
-            node->operand_meta[i].strides = operand.tensor->strides;
+            meta.strides = tensor.strides;
+            meta.offset = tensor.offset;
+        } else if (op.kind == Kind::Contraction && tensor.ndim() == 2) {
+            meta.strides = tensor.strides;
         }
-        if (saves_operand(op, i, reads)) {
-            // What a transform records is its own; only what it gives may be differentiated again.
-            if (operand.tensor->is_inference && !transform)
-                fail("Inference tensors cannot be saved for backward. Please do not use Tensors created in inference "
-                     "mode in computation tracked by autograd. To work around this, you can make a clone to get a "
-                     "normal tensor and use it in autograd, or use `no_grad()` instead of `inference_mode()`.");
-            Tensor* value = before && before[i] ? before[i].get() : operand.tensor;
-            node->saved[i] = save(*value, false, 0);
-            node->saves = true;
-        }
+        if (!saves_operand(op, i, reads)) continue;
+        // What a transform records is its own; only what it gives may be differentiated again.
+        if (tensor.is_inference && !transform)
+            fail("Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode "
+                 "in computation tracked by autograd. To work around this, you can make a clone to get a normal tensor "
+                 "and use it in autograd, or use `no_grad()` instead of `inference_mode()`.");
+        node->saved[i] = save(before && before[i] ? *before[i] : *operand.tensor, false, 0);
+        node->saves = true;
     }
     node->params.assign(call.params, call.params + call.param_count);
     if (capture_sources && capture_source_hook) capture_source_hook(&node->source);
@@ -147,9 +149,9 @@ struct Before {
 };
 
 // Where the gradients of a call's operands go: of one in place as they were before the write.
-std::vector<Edge> edges_of(const Call& call, Tensor* written) {
+PooledVector<Edge> edges_of(const Call& call, Tensor* written) {
     Before before(written);
-    std::vector<Edge> edges(call.operand_count);
+    PooledVector<Edge> edges(call.operand_count);
     for (size_t i = 0; i < call.operand_count; ++i)
         if (edge_wanted(call.operands[i].tensor)) edges[i] = grad_edge(*call.operands[i].tensor);
     return edges;
@@ -165,7 +167,7 @@ std::vector<Edge> edges_of(const Call& call, Tensor* written) {
 void record_on_view(Call& call, Tensor& view, const Ref<Tensor>* before) {
     Tensor& base = *view.base;
     (void)start_of_base(view, base);  // refuses what has none
-    std::vector<Edge> edges = edges_of(call, &view);
+    PooledVector<Edge> edges = edges_of(call, &view);
     Ref<GradNode> inner = make_node(call, std::move(edges), before);
     inner->result_meta.push_back({view.sizes, view.dtype, home_of(view)});
     Ref<Tensor> written = Ref<Tensor>::borrow(&view);
@@ -248,7 +250,7 @@ void record(Call& call, Ref<Tensor>* results, Tensor* inplace) {
         record_on_view(call, *inplace, results);
         return;
     }
-    std::vector<Edge> edges = edges_of(call, inplace);
+    PooledVector<Edge> edges = edges_of(call, inplace);
     if (__builtin_expect(inplace && thread_settings.forward_only, 0)) edges.push_back(edge_past(*inplace));
     Ref<GradNode> node = make_node(call, std::move(edges), inplace ? results : nullptr);
     if (inplace) {

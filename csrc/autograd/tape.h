@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "core/memory/pooled.h"
 #include "dispatch/call.h"
 #include "dispatch/python/python.h"
 
@@ -47,7 +48,7 @@ struct Hook {
 
 struct OperandMeta {
     Dims sizes;
-    DType dtype;
+    DType dtype{};
     Device device{};
     Dims strides{};  // of views, and of matrices in products
     int64_t offset = 0;
@@ -72,14 +73,14 @@ struct GradNode {
     bool kept : 1 = false;  // released by a pass that goes backward; what it saved is there for those that go forward
     uint64_t sequence = 0;  // creation order: the engine runs the latest first
     const OpDef* op = nullptr;
-    std::vector<Edge> edges;  // one per operand; null node: no gradient wanted
-    std::vector<SavedTensor> saved;  // per operand
-    std::vector<OperandMeta> operand_meta;  // per operand
-    std::vector<Scalar> scalars;  // per operand, where it was a number
-    std::vector<uint8_t> operand_kind;  // 0 tensor, 1 number, 2 none
-    std::vector<Value> params;
-    std::vector<SavedTensor> outputs;  // all results, if the formula reads them
-    std::vector<OperandMeta> result_meta;
+    PooledVector<Edge> edges;  // one per operand; null node: no gradient wanted
+    PooledVector<SavedTensor> saved;  // per operand
+    PooledVector<OperandMeta> operand_meta;  // per operand
+    PooledVector<Scalar> scalars;  // per operand, where it was a number
+    PooledVector<uint8_t> operand_kind;  // 0 tensor, 1 number, 2 none
+    PooledVector<Value> params;
+    PooledVector<SavedTensor> outputs;  // all results, if the formula reads them
+    PooledVector<OperandMeta> result_meta;
     // Accumulate: the leaf, not owned (its AutogradMeta owns this node).
     Tensor* leaf = nullptr;
     // The same where hooks of this node wait for its gradient and nobody else has it: owned, and doesn't own the node.
@@ -99,6 +100,8 @@ struct GradNode {
     PyObject* trace = nullptr;  // in anomaly mode: the text of the stack of the forward call
 
     static void destroy(GradNode* node);
+    static void* operator new(size_t) { return Freelist<GradNode>::take(); }
+    static void operator delete(void* memory) { Freelist<GradNode>::give(memory); }
 };
 
 struct AutogradMeta {
@@ -119,6 +122,8 @@ struct AutogradMeta {
     AutogradMeta() = default;
     AutogradMeta(const AutogradMeta&) = delete;
     ~AutogradMeta() { Py_XDECREF(retain_hook); }
+    static void* operator new(size_t) { return Freelist<AutogradMeta>::take(); }
+    static void operator delete(void* memory) { Freelist<AutogradMeta>::give(memory); }
 };
 
 // Of a view's `base_generation`, which is the version that its history was made for: it was made while nothing was
@@ -168,7 +173,7 @@ void set_history(Tensor& tensor, Ref<GradNode> node, uint32_t index);
 void rebase_history(Tensor& tensor, const Ref<GradNode>& node, uint32_t index, size_t operand);
 uint64_t next_sequence();
 // The node of one call, its edges from `edges`. `before` has what in-place calls overwrote, per operand.
-Ref<GradNode> make_node(const Call& call, std::vector<Edge> edges, const Ref<Tensor>* before = nullptr);
+Ref<GradNode> make_node(const Call& call, PooledVector<Edge> edges, const Ref<Tensor>* before = nullptr);
 // Throws if gradients of a write to `view` couldn't be followed.
 void check_written_view(const Tensor& view);
 // Throws if a tensor that wants gradients may not be written: a leaf, a view of one, or what the above refuses.

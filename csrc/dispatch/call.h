@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <new>
+#include <span>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -195,7 +196,7 @@ class ParamCopies {
 };
 
 Ref<Tensor> call_op(const OpDef& op, std::initializer_list<Tensor*> operands, std::initializer_list<Value> params = {});
-Ref<Tensor> call_op(const OpDef& op, std::initializer_list<Tensor*> operands, const std::vector<Value>& params);
+Ref<Tensor> call_op(const OpDef& op, std::initializer_list<Tensor*> operands, std::span<const Value> params);
 void call_op_inplace(const OpDef& op, Tensor& destination, std::initializer_list<Operand> operands,
                      std::initializer_list<Value> params = {});
 Value value_of(const Dims& ints);

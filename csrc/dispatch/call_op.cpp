@@ -1,6 +1,4 @@
 // Calls of ops from C++.
-#include <vector>
-
 #include "dispatch/call.h"
 #include "dispatch/settings.h"
 
@@ -25,7 +23,7 @@ Ref<Tensor> call_op(const OpDef& op, std::initializer_list<Tensor*> operands, st
     return call_op(op, operands, params.begin(), params.size());
 }
 
-Ref<Tensor> call_op(const OpDef& op, std::initializer_list<Tensor*> operands, const std::vector<Value>& params) {
+Ref<Tensor> call_op(const OpDef& op, std::initializer_list<Tensor*> operands, std::span<const Value> params) {
     return call_op(op, operands, params.data(), params.size());
 }
 
