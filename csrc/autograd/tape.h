@@ -122,8 +122,8 @@ struct AutogradMeta {
     AutogradMeta() = default;
     AutogradMeta(const AutogradMeta&) = delete;
     ~AutogradMeta() { Py_XDECREF(retain_hook); }
-    static void* operator new(size_t) { return Freelist<AutogradMeta>::take(); }
-    static void operator delete(void* memory) { Freelist<AutogradMeta>::give(memory); }
+    static void* operator new(size_t) { return Pool<sizeof(AutogradMeta)>::take(); }
+    static void operator delete(void* memory) { Pool<sizeof(AutogradMeta)>::give(memory); }
 };
 
 // Of a view's `base_generation`, which is the version that its history was made for: it was made while nothing was

@@ -47,7 +47,7 @@ class Ref {
 #define MT_THREAD_LOCAL constinit thread_local __attribute__((tls_model("initial-exec")))
 
 // Recycles the memory of one small class. Each thread has its own: kernels make tensors while others hold the GIL.
-template <class T, size_t Keep = 1024>
+template <class T, uint32_t Keep = 1024>
 class Freelist {
   public:
     static void* take() {
@@ -93,8 +93,20 @@ class Freelist {
         ends_ = true;
     }
     static inline MT_THREAD_LOCAL Slot* head_ = nullptr;
-    static inline MT_THREAD_LOCAL size_t count_ = 0;
+    static inline MT_THREAD_LOCAL uint32_t count_ = 0;
     static inline MT_THREAD_LOCAL bool ends_ = false;
 };
+
+// Blocks of four sizes: small classes that come and go alike share a list, since a process has little room for more.
+template <size_t Bytes>
+struct PooledBlock {
+    alignas(16) unsigned char bytes[Bytes];
+};
+consteval size_t pooled_bytes(size_t bytes) {
+    if (bytes > 512) throw "it is no small class";
+    return bytes <= 64 ? 64 : bytes <= 128 ? 128 : bytes <= 256 ? 256 : 512;
+}
+template <size_t Bytes>
+using Pool = Freelist<PooledBlock<pooled_bytes(Bytes)>, (1 << 20) / pooled_bytes(Bytes)>;
 
 }  // namespace mt

@@ -115,21 +115,24 @@ class SmallVector {
     }
     // All of a small room rather than a part of it: a few moves instead of a call. As vectors, since GCC takes what it
     // believes to be rare for cold, and copies bytes there by a string instruction that takes as long as a call.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // elements that aren't there are copied too
     void take_inline(const SmallVector& other) {
-        if constexpr (sizeof inline_ > 64) {
+        constexpr size_t bytes = N * sizeof(T), twos = bytes / 16;
+        if constexpr (bytes > 64) {
             std::memcpy(static_cast<void*>(inline_), other.inline_, other.size_ * sizeof(T));
         } else {
             using Two [[gnu::vector_size(16), gnu::aligned(alignof(T)), gnu::may_alias]] = int64_t;
             using One [[gnu::aligned(alignof(T)), gnu::may_alias]] = int64_t;
-            constexpr size_t twos = sizeof inline_ / sizeof(Two), rest = sizeof inline_ % sizeof(Two);
-            for (size_t i = 0; i < twos; ++i)
-                reinterpret_cast<Two*>(inline_)[i] = reinterpret_cast<const Two*>(other.inline_)[i];
-            static_assert(rest == 0 || rest == sizeof(One));
-            if (rest)
-                *reinterpret_cast<One*>(inline_ + N - sizeof(One) / sizeof(T)) = *reinterpret_cast<const One*>(
-                    other.inline_ + N - sizeof(One) / sizeof(T));
+            static_assert(bytes % 8 == 0);
+            // Not `auto`, which would forget how they are aligned.
+            Two* to = reinterpret_cast<Two*>(inline_);
+            const Two* from = reinterpret_cast<const Two*>(other.inline_);
+            for (size_t i = 0; i < twos; ++i) to[i] = from[i];
+            if (bytes % 16) *reinterpret_cast<One*>(to + twos) = *reinterpret_cast<const One*>(from + twos);
         }
     }
+#pragma GCC diagnostic pop
     void take(SmallVector& other) {
         if (other.data_ == other.inline_) {
             data_ = inline_;

@@ -7,13 +7,12 @@ import decimal
 import functools
 import gc
 import operator
+import sys
 import threading
 import types
 import warnings
 from collections.abc import Iterable
 from typing import Any
-
-import numpy as np
 
 from minitensor import _C
 from minitensor_jit.state.calls import CONTAINERS, IMMUTABLE, PURE_TYPES, is_framework, is_numpy
@@ -81,6 +80,7 @@ def _warning_settings() -> tuple[Any, ...]:
 
 def _numpy_settings() -> tuple[Any, ...]:
     """What NumPy does where numbers overflow or are divided by zero: nothing, warn, raise or call."""
+    np = sys.modules["numpy"]  # who computes with it has imported it
     return (*np.geterr().values(), np.geterrcall(), *_warning_settings())
 
 

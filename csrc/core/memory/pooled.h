@@ -11,11 +11,6 @@
 
 namespace mt {
 
-template <size_t Bytes>
-struct PooledBlock {
-    alignas(16) unsigned char bytes[Bytes];
-};
-
 template <class T>
 struct PoolAllocator {
     using value_type = T;
@@ -25,19 +20,19 @@ struct PoolAllocator {
 
     T* allocate(size_t count) {
         const size_t bytes = count * sizeof(T);
-        void* memory = bytes <= 64    ? Freelist<PooledBlock<64>>::take()
-                       : bytes <= 128 ? Freelist<PooledBlock<128>>::take()
-                       : bytes <= 256 ? Freelist<PooledBlock<256>>::take()
-                       : bytes <= 512 ? Freelist<PooledBlock<512>>::take()
+        void* memory = bytes <= 64    ? Pool<64>::take()
+                       : bytes <= 128 ? Pool<128>::take()
+                       : bytes <= 256 ? Pool<256>::take()
+                       : bytes <= 512 ? Pool<512>::take()
                                       : ::operator new(bytes);
         return static_cast<T*>(memory);
     }
     void deallocate(T* memory, size_t count) noexcept {
         const size_t bytes = count * sizeof(T);
-        if (bytes <= 64) Freelist<PooledBlock<64>>::give(memory);
-        else if (bytes <= 128) Freelist<PooledBlock<128>>::give(memory);
-        else if (bytes <= 256) Freelist<PooledBlock<256>>::give(memory);
-        else if (bytes <= 512) Freelist<PooledBlock<512>>::give(memory);
+        if (bytes <= 64) Pool<64>::give(memory);
+        else if (bytes <= 128) Pool<128>::give(memory);
+        else if (bytes <= 256) Pool<256>::give(memory);
+        else if (bytes <= 512) Pool<512>::give(memory);
         else ::operator delete(memory);
     }
     // As a variable without an initialiser is: memory of classes, whose members have initialisers, isn't zeroed before.

@@ -11,11 +11,11 @@ struct VersionCounter {
     uint32_t refcount = 1;
     uint32_t value = 0;
     static Ref<VersionCounter> from(uint32_t value) {
-        auto* counter = new (Freelist<VersionCounter>::take()) VersionCounter;
+        auto* counter = new (Pool<sizeof(VersionCounter)>::take()) VersionCounter;
         counter->value = value;
         return Ref<VersionCounter>(counter);
     }
-    static void destroy(VersionCounter* counter) { Freelist<VersionCounter>::give(counter); }
+    static void destroy(VersionCounter* counter) { Pool<sizeof(VersionCounter)>::give(counter); }
 };
 
 // Of a tensor with an AutogradMeta; installed by autograd/.

@@ -25,7 +25,7 @@ struct CollectYoung {
         if (!due) return;
         PyRef gc(PyImport_ImportModule("gc"));
         PyRef thresholds(gc ? PyObject_CallMethod(gc.get(), "get_threshold", nullptr) : nullptr);
-        if (thresholds && PyLong_AsLong(PyTuple_GET_ITEM(thresholds.get(), 0)) != 0)
+        if (thresholds && PyObject_Not(PyTuple_GET_ITEM(thresholds.get(), 0)) == 0)
             PyRef(PyObject_CallMethod(gc.get(), "collect", "i", 0));
         PyErr_Clear();
     }

@@ -63,8 +63,10 @@ bool keep_leaves(Storage* storage, const Trace* except) {
 
 void abandon_other_threads() {
     for (Trace* trace : all_traces()) {
-        if (trace == thread_trace.trace) continue;
-        if (trace->runner) trace->abandon();
+        const bool own = trace == thread_trace.trace;
+        // This thread's own may be run by another, which needed a value of it.
+        if (trace->runner && !(own && trace->runner == PyThread_get_thread_ident())) trace->abandon();
+        if (own) continue;
         trace->orphaned.store(true, std::memory_order_relaxed);
     }
 }

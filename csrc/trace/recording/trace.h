@@ -33,8 +33,8 @@ struct Pending {
     // Where `trace` is null: what failed, in words. The value will never be there.
     std::shared_ptr<const std::string> why;
 
-    static void* operator new(size_t) { return Freelist<Pending>::take(); }
-    static void operator delete(void* memory) { Freelist<Pending>::give(memory); }
+    static void* operator new(size_t) { return Pool<sizeof(Pending)>::take(); }
+    static void operator delete(void* memory) { Pool<sizeof(Pending)>::give(memory); }
 };
 
 class Trace final : public Interpreter, public Recorded {
