@@ -328,7 +328,7 @@ def test_a_child_ends_though_its_parent_was_compiling():
 
 
 def test_a_child_goes_on_though_another_thread_was_running_its_recording():
-    """Whenever the fork comes: its value is there, or was never computed, and nothing waits for a thread that is gone."""
+    """Whenever the fork comes: the value is there or was never computed; nothing waits for a thread that is gone."""
     from test_threads_and_processes import ends
 
     ends("""
