@@ -97,7 +97,8 @@ class Freelist {
     static inline MT_THREAD_LOCAL bool ends_ = false;
 };
 
-// Blocks of four sizes: small classes that come and go alike share a list, since a process has little room for more.
+// Blocks of four sizes. Small classes share their lists: libraries that are loaded late have little thread-local
+// storage.
 template <size_t Bytes>
 struct PooledBlock {
     alignas(16) unsigned char bytes[Bytes];

@@ -113,8 +113,8 @@ class SmallVector {
             assign(other.data_, other.size_);
         }
     }
-    // All of a small room rather than a part of it: a few moves instead of a call. As vectors, since GCC takes what it
-    // believes to be rare for cold, and copies bytes there by a string instruction that takes as long as a call.
+    // All of a small inline buffer rather than a part of it: a few moves instead of a call. As vectors, since GCC
+    // copies bytes by `rep movs` where it believes code to be cold, and that takes as long as a call.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // elements that aren't there are copied too
     void take_inline(const SmallVector& other) {

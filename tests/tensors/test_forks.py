@@ -317,13 +317,7 @@ def test_a_child_ends_though_its_parent_was_compiling():
             sys.exit(7)
         finish.set()
         thread.join()
-        deadline = time.monotonic() + 60
-        while (done := os.waitpid(child, os.WNOHANG)) == (0, 0):
-            if time.monotonic() > deadline:
-                os.kill(child, 6)
-                sys.exit("the child hangs")
-            time.sleep(0.002)
-        assert os.waitstatus_to_exitcode(done[1]) == 7, done
+        child_ends(child, 7)
     """)
 
 
@@ -347,14 +341,8 @@ def test_a_child_goes_on_though_another_thread_was_running_its_recording():
             except RuntimeError as error:
                 assert "never computed" in str(error), error
             os._exit(7)
-        deadline = time.monotonic() + 60
-        while (done := os.waitpid(child, os.WNOHANG)) == (0, 0):
-            if time.monotonic() > deadline:
-                os.kill(child, 6)
-                sys.exit("the child hangs")
-            time.sleep(0.002)
+        child_ends(child, 7)
         thread.join()
-        assert os.waitstatus_to_exitcode(done[1]) == 7, done
         assert x.shape == (400,)
         mt._C.end_recording("the end")
     """)
@@ -425,13 +413,7 @@ def test_forks_while_everything_goes_on():
                 assert mt.linalg.solve(mt.eye(3) * 2, mt.ones(3)).tolist() == [0.5] * 3
                 mt.empty_cache()
                 sys.exit(7)
-            deadline = time.monotonic() + 60
-            while (done := os.waitpid(child, os.WNOHANG)) == (0, 0):
-                if time.monotonic() > deadline:
-                    os.kill(child, 6)
-                    sys.exit("the child hangs")
-                time.sleep(0.002)
-            assert os.waitstatus_to_exitcode(done[1]) == 7, done
+            child_ends(child, 7)
         stop.set()
         for thread in threads: thread.join(60)
     """)

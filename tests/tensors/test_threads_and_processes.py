@@ -43,6 +43,15 @@ def in_threads(work, count=4):
     for thread in threads: thread.join(60)
     assert not any(thread.is_alive() for thread in threads), "a thread hangs"
     assert not errors, errors
+
+def child_ends(child, code):
+    deadline = time.monotonic() + 60
+    while (done := os.waitpid(child, os.WNOHANG)) == (0, 0):
+        if time.monotonic() > deadline:
+            os.kill(child, 6)
+            sys.exit("the child hangs")
+        time.sleep(0.002)
+    assert os.waitstatus_to_exitcode(done[1]) == code, done
 """
 
 
@@ -256,13 +265,7 @@ def test_fork(recording):
                     except BaseException as error:
                         print(repr(error), file=sys.stderr, flush=True)
                         os._exit(1)
-                deadline = time.monotonic() + 30
-                while (done := os.waitpid(child, os.WNOHANG)) == (0, 0):
-                    if time.monotonic() > deadline:
-                        os.kill(child, 6)
-                        sys.exit("the child hangs")
-                    time.sleep(0.002)
-                assert done[1] == 0, done
+                child_ends(child, 0)
         stop.set()
         for thread in threads: thread.join(60)
     """)
@@ -291,13 +294,7 @@ def test_fork_while_others_compile():
                 with recorded(compiled=True):
                     z = (mt.ones(7 + round) * 3 + 1) * 2 - 1
                 os._exit(0 if z.tolist() == [7.0] * (7 + round) else 1)
-            deadline = time.monotonic() + 30
-            while (done := os.waitpid(child, os.WNOHANG)) == (0, 0):
-                if time.monotonic() > deadline:
-                    os.kill(child, 6)
-                    sys.exit("the child hangs")
-                time.sleep(0.002)
-            assert done[1] == 0, done
+            child_ends(child, 0)
         stop.set()
         for thread in threads: thread.join(60)
     """)

@@ -27,6 +27,7 @@ void Following::begin(const Start& start) {
     forget();
     start_ = start;
     began_ = true;
+    ++begun_count_;
     Known& known = known_at(start);
     if (known.start == start) {
         known.repeated = true;
@@ -167,8 +168,9 @@ bool same_scalar(const ScalarInput& then, const Scalar& now) {
         SourceRef source;
         ~Position() { Py_XDECREF(source.code); }
     } position;
-    capture_source(&position.source, source_.code);  // makes Python objects
-    if (!follows || following_.expected(*this) != expected || nodes.size() != first || runner ||
+    const uint64_t begun = following_.begun();
+    capture_source(&position.source, source_.code);  // makes Python objects: other code may run, and record
+    if (!follows || following_.begun() != begun || nodes.size() != first || runner ||
         repetition_.counts(first, *call.op, position.source))
         return false;
     size_t read = first;

@@ -14,7 +14,7 @@ class Following {
     // The call that a recording begins with.
     struct Start {
         const OpDef* op = nullptr;
-        const PyObject* code = nullptr;  // compared, and never looked at
+        const PyObject* code = nullptr;  // compared, never dereferenced
         int lasti = -1;
         bool operator==(const Start&) const = default;
     };
@@ -39,6 +39,8 @@ class Following {
     void keep(const Start& start, Recorded& over);
     // What was recorded is another's now.
     void forget();
+    // Differs whenever what is expected may have become another recording's.
+    uint64_t begun() const { return begun_count_; }
 
     static inline uint64_t followed = 0;  // calls in this process
     // Where MT_VERIFY_FOLLOWING is set, nothing is copied: what is recorded is compared with what would have been.
@@ -57,6 +59,7 @@ class Following {
     std::array<Known, kStarts> known_;
     Start start_;
     bool began_ = false;
+    uint64_t begun_count_ = 0;
     const Recorded* expected_ = nullptr;
     size_t nodes_ = 0, leaves_ = 0;  // of the recording, that are as expected
 };

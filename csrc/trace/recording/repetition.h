@@ -36,7 +36,7 @@ class Repetition {
 
     struct Call {
         const OpDef* op = nullptr;
-        const PyObject* code = nullptr;  // compared, and never looked at
+        const PyObject* code = nullptr;  // compared, never dereferenced
         int lasti = -1;
     };
     Call last_;

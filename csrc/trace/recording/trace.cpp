@@ -197,11 +197,13 @@ void Trace::sign_results(TraceNode& node) {
     for (uint32_t i = 0; i < node.result_count; ++i)
         word |= (static_cast<uint64_t>(results[node.first_result + i].dtype) + 1) << (8 * i + 8);
     signature.push_back(word);
-    // A rule in Python may have read anything.
-    for (uint32_t i = 0; node.op->python_infer && i < node.result_count; ++i) {
-        const Dims& sizes = results[node.first_result + i].sizes;
-        signature.push_back(sizes.size());
-        for (int64_t size : sizes) signature.push_back(static_cast<uint64_t>(size));
+    if (node.op->python_infer) {
+        // A rule in Python may have read anything.
+        for (uint32_t i = 0; i < node.result_count; ++i) {
+            const Dims& sizes = results[node.first_result + i].sizes;
+            signature.push_back(sizes.size());
+            for (int64_t size : sizes) signature.push_back(static_cast<uint64_t>(size));
+        }
     }
     node.last_word = static_cast<uint32_t>(signature.size());
 }
