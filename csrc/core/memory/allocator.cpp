@@ -131,7 +131,7 @@ size_t rounded_size(size_t nbytes) {
 
 namespace {
 
-void* take(size_t nbytes) {
+[[gnu::always_inline]] inline void* take(size_t nbytes) {
     fault_point(FaultPlace::Allocation);
     Cache& c = cache();
     size_t size = nbytes > SIZE_MAX / 2 ? 0 : rounded_size(nbytes);
@@ -171,7 +171,7 @@ void* take(size_t nbytes) {
     return data;
 }
 
-void give(void* data, size_t nbytes) noexcept {
+[[gnu::always_inline]] inline void give(void* data, size_t nbytes) noexcept {
     Cache& c = cache();
     size_t size = rounded_size(nbytes);
     std::lock_guard lock(process_lock(ProcessLock::MemoryCache));
@@ -190,7 +190,7 @@ const bool guards = [] {
     return text && std::string_view(text) == "1";
 }();
 
-void* take_guarded(size_t nbytes) {
+[[gnu::cold]] void* take_guarded(size_t nbytes) {
     if (nbytes > SIZE_MAX / 2) return take(nbytes);  // says that it is too much
     auto* data = static_cast<unsigned char*>(take(nbytes + 2 * kGuard)) + kGuard;
     std::memset(data - kGuard, kGuardByte, kGuard);
@@ -198,7 +198,7 @@ void* take_guarded(size_t nbytes) {
     return data;
 }
 
-void give_guarded(void* block, size_t nbytes) noexcept {
+[[gnu::cold]] void give_guarded(void* block, size_t nbytes) noexcept {
     auto* data = static_cast<unsigned char*>(block);
     for (size_t k = 0; k < 2 * kGuard; ++k) {
         const unsigned char* at = k < kGuard ? data - 1 - k : data + nbytes + (k - kGuard);
