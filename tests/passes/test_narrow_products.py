@@ -1,7 +1,9 @@
 """Products of narrow arrays for targets that multiply these, and what is done with their elements."""
 
+import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from minitensor_jit.ir.evaluate.evaluator import evaluate
@@ -34,6 +36,15 @@ BEHIND = """n = f32[6,5] negate(d)
 MOVED = "t = f32[4,6] transpose(f), dimensions={1,0}\n  u = f32[6,4] transpose(t), dimensions={1,0}"
 
 
+PADDED = """{constants}
+  e = f32[5,4] slice(f), slice={{[0:5], [0:4]}}
+  p = f32[6,4] pad(e, {padding}), padding=1_0x0_0"""
+
+
+def padded(constants, padding="zero"):
+    return {"moved": PADDED.format(constants=constants, padding=padding), "left": "p"}
+
+
 def module_of(other="bf16", moved="", left="f", rest=ROUNDED):
     return parse_module(PRODUCT.format(other=other, moved=moved, left=left, rest=rest))
 
@@ -48,8 +59,6 @@ def dot_of(module):
 def test_products_that_are_rounded_take_narrow_arrays(moved, left, rest):
     module = module_of(moved=moved, left=left, rest=rest)
     args = [module.entry.parameters[0].array_shape, module.entry.parameters[1].array_shape]
-    import numpy as np
-
     values = [np.random.default_rng(0).integers(0, 1 << 15, s.dims).astype(np.uint16).view(s.numpy_dtype) for s in args]
     before = evaluate(module, values)
     assert NarrowProducts().run(module)
@@ -72,17 +81,55 @@ def test_products_that_are_rounded_take_narrow_arrays(moved, left, rest):
         {"rest": "ROOT r = f32[6,5] copy(d)"},
         {"other": "f16"},
         {"left": "n", "moved": "n = f32[6,4] negate(f)"},
+        padded("zero = f32[] constant(0.1)"),  # rounded by either type
+        padded("zero = f32[] constant(7.8886e-31)"),  # 2^-100, which float16 doesn't have
+        padded("zero = f32[] constant(nan)"),  # its bits
+        padded("zero = f32[] constant(257)"),  # which bfloat16 doesn't have
+        padded("one = f32[] constant(1)\n  zero = f32[] negate(one)"),  # not known yet
     ],
 )
 def test_others_stay(case):
     assert not NarrowProducts().run(module_of(**case))
 
 
-def test_products_of_vectors_stay():
-    text = (
-        PRODUCT.format(other="bf16", moved="", left="f", rest=ROUNDED).replace("4,5]", "4,1]").replace("6,5]", "6,1]")
-    )
+@pytest.mark.parametrize("constant", ["0", "-0", "1.5", "-inf"])
+def test_padding_has_the_same_value_in_the_narrow_type(constant):
+    module = module_of(**padded(f"zero = f32[] constant({constant})"))
+    values = [np.ones(p.dims, np.uint16).view(p.array_shape.numpy_dtype) for p in module.entry.parameters]
+    before = evaluate(module, values)
+    assert NarrowProducts().run(module)
+    check(module, "after the pass")
+    left = dot_of(module).operands[0]
+    assert (left.opcode, left.dtype, left.operands[1].dtype) == ("pad", "bf16", "bf16")
+    assert not NarrowProducts().run(module)
+    np.testing.assert_array_equal(before[0], evaluate(module, values)[0])
+
+
+@pytest.mark.parametrize("sizes", [("4,5]", "4,1]", "6,5]", "6,1]"), ("6,4]", "1,4]", "6,5]", "1,5]")])
+def test_products_of_vectors_stay(sizes):
+    text = PRODUCT.format(other="bf16", moved="", left="f", rest=ROUNDED)
+    for old, new in zip(sizes[::2], sizes[1::2], strict=True):
+        text = text.replace(old, new)
     assert not NarrowProducts().run(parse_module(text))
+
+
+def test_products_of_what_is_narrow_already_stay():
+    # float16 rounded to bfloat16 is not the float16 that it was.
+    text = PRODUCT.format(other="f16", moved="", left="f", rest=ROUNDED).replace("x = bf16", "x = f16")
+    assert not NarrowProducts().run(parse_module(re.sub(r"([fg]) = f32", r"\1 = bf16", text)))
+
+
+@pytest.mark.parametrize(("count", "changed"), [(32, True), (33, False)])
+def test_so_many_moves_are_looked_through(count, changed):
+    moved = [f"m{k} = f32[6,4] copy({f'm{k - 1}' if k else 'f'})" for k in range(count)]
+    assert NarrowProducts().run(module_of(moved="\n  ".join(moved), left=f"m{count - 1}")) is changed
+
+
+@pytest.mark.parametrize(("count", "changed"), [(63, True), (64, False)])
+def test_so_much_is_looked_at_behind_a_product(count, changed):
+    behind = [f"n{k} = f32[6,5] negate({f'n{k - 1}' if k else 'd'})" for k in range(count)]
+    rest = "\n  ".join([*behind, f"ROOT r = bf16[6,5] convert(n{count - 1})"])
+    assert NarrowProducts().run(module_of(rest=rest)) is changed
 
 
 def test_tiles_in_registers_may_change_their_type_and_be_read_twice():

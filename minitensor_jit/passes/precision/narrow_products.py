@@ -86,6 +86,8 @@ def _is_rounded(computation: Computation, dot: Instruction, users: dict[Instruct
 
 def _narrow(i: Instruction) -> list[Instruction]:
     """From an operand back to the conversion of a narrow array, through what only moves it; empty if there is none."""
+    if i.dtype != "f32":  # it is narrow already, or was rounded between
+        return []
     chain = [i]
     while i.opcode in _MOVES and len(chain) <= _MAX_MOVES:
         if i.opcode == "pad" and not _is_exact(i.operands[1]):
