@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar, overload
 
 from minitensor import _C, nn
@@ -22,6 +22,8 @@ __all__ = [
     "is_compiling",
     "is_dynamo_compiling",
     "is_exporting",
+    "keep_portable_guards_unsafe",
+    "keep_tensor_guards_unsafe",
     "list_backends",
     "load_cache_artifacts",
     "nested_compile_region",
@@ -29,6 +31,10 @@ __all__ = [
     "save_cache_artifacts",
     "set_default_backend",
     "set_stance",
+    "skip_all_guards_unsafe",
+    "skip_guard_on_all_nn_modules_unsafe",
+    "skip_guard_on_globals_unsafe",
+    "skip_guard_on_inbuilt_nn_modules_unsafe",
     "substitute_in_graph",
     "wrap_numpy",
 ]
@@ -44,13 +50,16 @@ class OptimizedModule(nn.Module):
     `dynamo_ctx` is what compiles it, by PyTorch's name: the compiled function, or the module for an eager backend.
     """
 
-    def __init__(self, module: nn.Module, fullgraph: bool, eager: bool = False) -> None:
-        """`fullgraph`: whether all of the module has to be compiled; `eager`: whether it runs as it is."""
+    def __init__(self, module: nn.Module, fullgraph: bool, eager: bool = False, guard_filter: Any = None) -> None:
+        """`fullgraph`: whether all of the module has to be compiled; `eager`: whether it runs as it is.
+
+        `guard_filter` is that of :func:`compile`.
+        """
         super().__init__()
         self._orig_mod = module
-        self._fullgraph, self._eager = fullgraph, eager
+        self._fullgraph, self._eager, self._guard_filter = fullgraph, eager, guard_filter
         # Not as a child: its parameters are there once.
-        self.__dict__["dynamo_ctx"] = module if eager else _compiled(module, fullgraph)
+        self.__dict__["dynamo_ctx"] = module if eager else _compiled(module, fullgraph, guard_filter)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the module, compiled; its hooks run with it."""
@@ -71,13 +80,13 @@ class OptimizedModule(nn.Module):
 
     def __reduce__(self) -> Any:
         """Code is no part of a file: what is loaded compiles anew."""
-        return OptimizedModule, (self._modules["_orig_mod"], self._fullgraph, self._eager)
+        return OptimizedModule, (self._modules["_orig_mod"], self._fullgraph, self._eager, self._guard_filter)
 
 
-def _compiled(fn: Callable[..., Any], fullgraph: bool) -> Callable[..., Any]:
-    from minitensor_jit import function
+def _compiled(fn: Callable[..., Any], fullgraph: bool, guard_filter: Any) -> Callable[..., Any]:
+    from minitensor_jit.compiled_function import with_guards
 
-    return function(fn, jit_compile=True if fullgraph else None)
+    return with_guards(fn, True if fullgraph else None, guard_filter)  # type: ignore[no-any-return]
 
 
 @overload
@@ -115,10 +124,13 @@ def compile(
     """Compile a function, or a module's calls, as :func:`minitensor.function` does; a decorator without `model`.
 
     With `fullgraph=True` all of it has to be compiled (`jit_compile=True`), and what can't be raises
-    `InvalidArgumentError`. Sizes that vary are followed by themselves, whatever `dynamic` says; `mode` and `options`
-    choose among another compiler's settings and change nothing here. Of backends there are `"inductor"`, which is this
-    compiler, and `"eager"`, which runs the function as it is; others raise `RuntimeError`. Without one it is that of
-    :func:`set_default_backend`.
+    `InvalidArgumentError`. Sizes that vary are followed by themselves, whatever `dynamic` says. Of `options` there is
+    `"guard_filter_fn"`: a function that gets a list with an entry for each guard on what was read of Python's state,
+    and returns a list of bools, whether it is compared at later calls; `skip_guard_on_globals_unsafe` and its like are
+    such. (The arguments' shapes, dtypes and layouts, and settings such as the default dtype, are always compared.)
+    Other options, and `mode`, choose among another compiler's settings and change nothing here. Of backends there are
+    `"inductor"`, which is this compiler, and `"eager"`, which runs the function as it is; others raise `RuntimeError`.
+    Without one it is that of :func:`set_default_backend`.
     """
     if mode is not None and options is not None:
         raise RuntimeError("compile: expected mode or options, got both")
@@ -135,9 +147,12 @@ def compile(
     if not callable(model):
         raise RuntimeError(f"compile: expected something callable, got {type(model).__name__}")
     backend = _known(get_default_backend() if backend is None else backend)
+    guard_filter = (options or {}).get("guard_filter_fn")
+    if guard_filter is not None and not callable(guard_filter):
+        raise RuntimeError(f"compile: guard_filter_fn is to be callable, got {type(guard_filter).__name__}")
     if isinstance(model, nn.Module) and not disable:
-        return OptimizedModule(model, fullgraph, backend in _RUNS)
-    return model if disable or backend in _RUNS else _compiled(model, fullgraph)
+        return OptimizedModule(model, fullgraph, backend in _RUNS, guard_filter)
+    return model if disable or backend in _RUNS else _compiled(model, fullgraph, guard_filter)
 
 
 def list_backends(exclude_tags: Any = ()) -> list[str]:
@@ -339,6 +354,39 @@ class set_stance(Decorating):  # noqa: N801  (PyTorch's name)
 
     def _again(self) -> set_stance:
         return set_stance(self._stance)
+
+
+def keep_portable_guards_unsafe(guard_entries: Sequence[Any]) -> list[bool]:
+    """Compare only what tensors from outside are that no global variable leads to (a guard filter of `compile`)."""
+    return [entry.guard_type == "TENSOR_MATCH" and not entry.is_global for entry in guard_entries]
+
+
+def keep_tensor_guards_unsafe(guard_entries: Sequence[Any], keep_parameters: bool = False) -> list[bool]:
+    """Compare only what tensors from outside are; parameters if `keep_parameters` (a guard filter of `compile`)."""
+    return [
+        entry.guard_type == "TENSOR_MATCH" and (keep_parameters or not isinstance(entry.value, nn.Parameter))
+        for entry in guard_entries
+    ]
+
+
+def skip_all_guards_unsafe(guard_entries: Sequence[Any]) -> list[bool]:
+    """Compare nothing that was read of Python's state (a guard filter of `compile`)."""
+    return [False] * len(guard_entries)
+
+
+def skip_guard_on_all_nn_modules_unsafe(guard_entries: Sequence[Any]) -> list[bool]:
+    """Don't compare modules, their parameters, modes and other attributes (a guard filter of `compile`)."""
+    return [not entry.orig_guard.source.is_unspecialized_nn_module() for entry in guard_entries]
+
+
+def skip_guard_on_inbuilt_nn_modules_unsafe(guard_entries: Sequence[Any]) -> list[bool]:
+    """Don't compare modules of the framework's classes, such as `nn.Linear` (a guard filter of `compile`)."""
+    return [not entry.orig_guard.source.is_unspecialized_builtin_nn_module() for entry in guard_entries]
+
+
+def skip_guard_on_globals_unsafe(guard_entries: Sequence[Any]) -> list[bool]:
+    """Don't compare global variables, nor what was read through them (a guard filter of `compile`)."""
+    return [not entry.is_global for entry in guard_entries]
 
 
 def nested_compile_region(

@@ -13,8 +13,9 @@ from minitensor_jit.api import current_compiler
 from minitensor_jit.cache.disk_cache import key_of
 from minitensor_jit.cache.disk_entry import decode, encode
 from minitensor_jit.functions.recorder import Recorder, made
+from minitensor_jit.state.filters import GuardFilter
 
-__all__ = ["function"]
+__all__ = ["function", "with_guards"]
 
 
 class _Recorder(Recorder):
@@ -22,7 +23,7 @@ class _Recorder(Recorder):
 
     def without_programs(self) -> Any:
         """Another object for the same function, to see how it is compiled; None if it isn't as a whole."""
-        return function(self.fn, jit_compile=True) if self.jit_compile else None
+        return with_guards(self.fn, True, self.guard_filter) if self.jit_compile else None
 
     def reduce(self, compiled: Any) -> tuple[Any, ...]:
         """How it is pickled: the function by its name, and the code that it launches."""
@@ -36,7 +37,7 @@ class _Recorder(Recorder):
             for module, executable in alive
             if executable is not None
         ]
-        return _unpickle, (fn, self.jit_compile, code)
+        return _unpickle, (fn, self.jit_compile, code, self.guard_filter)
 
     def hold(self, code: Sequence[tuple[str, bytes]]) -> None:
         """Take over compiled code of a pickle, as far as this machine can run it."""
@@ -68,14 +69,16 @@ def _named(module: str, name: str) -> Any:
     return found
 
 
-def _unpickle(fn: Any, jit_compile: bool | None, code: Sequence[tuple[str, bytes]]) -> Any:
+def _unpickle(
+    fn: Any, jit_compile: bool | None, code: Sequence[tuple[str, bytes]], guard_filter: GuardFilter | None = None
+) -> Any:
     if isinstance(fn, _Name):
         __import__(fn.module)
         compiled = _named(fn.module, fn.name)
         if not isinstance(compiled, _C.CompiledFunction):
             raise AttributeError(f"{fn.module}.{fn.name} is no compiled function any more")
     else:
-        compiled = function(fn, jit_compile=jit_compile)
+        compiled = with_guards(fn, jit_compile, guard_filter)
     compiled.__dict__["_recorder"].hold(code)
     return compiled
 
@@ -102,6 +105,11 @@ def function(fn: Callable[..., Any] | None = None, *, jit_compile: bool | None =
         return functools.partial(function, jit_compile=jit_compile)
     if not callable(fn):
         raise TypeError(f"function takes a callable, not {type(fn).__name__}")
-    compiled = made(_Recorder(lambda: fn, jit_compile))
+    return with_guards(fn, jit_compile, None)
+
+
+def with_guards(fn: Callable[..., Any], jit_compile: bool | None, guard_filter: GuardFilter | None) -> Any:
+    """Compile a function as :func:`function` does, where `guard_filter` says which guards its programs have."""
+    compiled = made(_Recorder(lambda: fn, jit_compile, guard_filter=guard_filter))
     functools.update_wrapper(compiled, fn)
     return compiled

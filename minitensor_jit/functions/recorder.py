@@ -12,6 +12,7 @@ from minitensor_jit.api import current_compiler
 from minitensor_jit.compiler.compiler import noting_executables
 from minitensor_jit.functions.arguments import Structure, flatten
 from minitensor_jit.runtime.executable import AnyExecutable
+from minitensor_jit.state.filters import GuardFilter
 from minitensor_jit.state.observer import Observer
 
 if TYPE_CHECKING:
@@ -30,11 +31,21 @@ _SIMPLE = (_C.Tensor, int, float, str, type(None))
 class Recorder:
     """Runs the Python function, recorded, where a compiled function has no program for its arguments."""
 
-    def __init__(self, get: Callable[[], Callable[..., Any]], jit_compile: bool | None, asks: bool = True) -> None:
-        """`get` gives the function; `asks` is whether its ops are to be compiled whatever the options say."""
+    def __init__(
+        self,
+        get: Callable[[], Callable[..., Any]],
+        jit_compile: bool | None,
+        asks: bool = True,
+        guard_filter: GuardFilter | None = None,
+    ) -> None:
+        """`get` gives the function; `asks` is whether its ops are to be compiled whatever the options say.
+
+        `guard_filter` says which guards its programs have.
+        """
         self._get = get
         self.jit_compile = jit_compile
         self._asks = asks
+        self.guard_filter = guard_filter
         self.compiled: Any = None  # a weak reference
         self._ran = False  # eagerly, before it was compiled
         # Programs for arguments that aren't just tensors and numbers, by their structure.
@@ -122,7 +133,7 @@ class Recorder:
             guards: Any = watch.why
             result = self.fn(*args, **kwargs)
         else:
-            result, guards = _C.observed(Observer((args, kwargs)), self.fn, args, kwargs)
+            result, guards = _C.observed(Observer((args, kwargs), self.guard_filter), self.fn, args, kwargs)
         if self.jit_compile:
             _C.raise_refusal()
         if not nested:

@@ -113,7 +113,7 @@ class Notes:
         self._tensors = {id(t) for t in _tensors_of(arguments)}
         self._modules: set[int] = set()
         self._kinds: set[type] = set()
-        self._guards: Any = None
+        self._guards: list[tuple[int, Any, Any]] = []
         self._refusal: Exception | None = None
         # The collector does not know a dict of numbers and texts, and learns of it when something else is put in:
         # those that were there before are young then, too.
@@ -230,33 +230,35 @@ class Notes:
                     guards.append((kind, thing, tuple(entries.items())))
         guards.extend(g for g in self._whole.values() if outside(g[1]) and id(g[1]) not in self._given)
         if not guards:
-            self._guards = None
             return
         guards = _without_bound(guards)
         # In what was recorded the two can't be told apart, and the next call may have another argument.
         if any(self._is_argument(part) for _, _, what in guards for part in what):
             self.reason = "the function also reads an argument by itself"
             return
-        self._guards = _C.Guards(guards, ABSENT, Snapshot)
-        broken = self._guards.check()
+        broken = _C.Guards(guards, ABSENT, Snapshot).check()
         if broken >= 0:
             changed = guards[broken][1]
             self.reason = next(
                 (what for thing, what in self._undone if thing is changed),
                 f"what it reads changes while it runs: {_name_of(guards[broken])}",
             )
-        elif (known := _with_snapshots(guards)) is not None:
-            self._guards = _C.Guards(known, ABSENT, Snapshot)
+        else:
+            self._guards = _with_snapshots(guards)
+
+    def _as_guards(self) -> Any:
+        """The guards as the core compares them; None without any."""
+        return _C.Guards(self._guards, ABSENT, Snapshot) if self._guards else None
 
 
-def _with_snapshots(guards: list[tuple[int, Any, Any]]) -> list[tuple[int, Any, Any]] | None:
-    """Guards where modules that only hold parameters are known by what they hold; None if there is no such module.
+def _with_snapshots(guards: list[tuple[int, Any, Any]]) -> list[tuple[int, Any, Any]]:
+    """Guards where modules that only hold parameters are known by what they hold.
 
     Keras makes them anew with the same parameters at each `fit` and `evaluate`.
     """
     nn = sys.modules.get("minitensor.nn")
     if nn is None:
-        return None
+        return guards
     kinds = (nn.ParameterDict, nn.ParameterList)
     found: dict[int, tuple[Any, Snapshot]] = {}
 
@@ -273,7 +275,7 @@ def _with_snapshots(guards: list[tuple[int, Any, Any]]) -> list[tuple[int, Any, 
             what = tuple(map(known, what))
         kept.append((kind, thing, what))
     if not found:
-        return None
+        return guards
     parts = {id(part) for module, _ in found.values() for part in (module, *vars(module).values())
              if part is module or isinstance(part, (dict, set))}  # fmt: skip
     return [guard for guard in kept if id(guard[1]) not in parts]

@@ -24,6 +24,7 @@ from minitensor_jit.clustering.graph import Source
 from minitensor_jit.errors import InvalidArgumentError
 from minitensor_jit.state.callees import Callees
 from minitensor_jit.state.calls import CONTAINERS
+from minitensor_jit.state.filters import GuardFilter, chosen
 from minitensor_jit.state.instructions import CALLABLE_FIRST, HANDLED, steps
 from minitensor_jit.state.notes import ABSENT, Guard, has_python, in_python, is_plain, lookup
 
@@ -43,6 +44,11 @@ _LIBRARY = tuple(
 
 class Observer(Callees):
     """Watches one run of a function: `begin`, the run, `end`."""
+
+    def __init__(self, arguments: Any, guard_filter: GuardFilter | None = None) -> None:
+        """`guard_filter` says which guards are compared; all of them without it."""
+        super().__init__(arguments)
+        self._filter = guard_filter
 
     # ---- the run
 
@@ -68,9 +74,12 @@ class Observer(Callees):
             self.reason = "it changes a setting"
         if self.reason is None:
             self._guarded(self._judge, result)
-        keep = self._guards if self.reason is None else self.reason
-        self.__dict__.clear()
-        return keep
+        try:
+            if self.reason is None and self._filter is not None:
+                self._guards = chosen(self._guards, self._filter, self._owners)
+            return self._as_guards() if self.reason is None else self.reason
+        finally:
+            self.__dict__.clear()
 
     def _guarded(self, function: Callable[..., Any], *args: Any) -> None:
         try:

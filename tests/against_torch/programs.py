@@ -34,12 +34,9 @@ REASONS: tuple[tuple[str, dict[str, str]], ...] = (
     ("TorchScript's own graphs: scripted functions run Python", {"jit": "export_opnames"}),
     ("classes that PyTorch itself no longer runs", {"autograd": "NestedIOFunction"}),
     (
-        "what chooses among the guards of PyTorch's compiler, to leave some out; all guards of a program are compared",
-        {
-            "compiler": "keep_portable_guards_unsafe keep_tensor_guards_unsafe skip_all_guards_unsafe "
-            "skip_guard_on_all_nn_modules_unsafe skip_guard_on_globals_unsafe "
-            "skip_guard_on_inbuilt_nn_modules_unsafe set_enable_guard_collectives"
-        },
+        "what keeps processes from compiling at different times, where a compiler has collectives; this one has none, "
+        "and a process that compiles later is waited for",
+        {"compiler": "set_enable_guard_collectives"},
     ),
     (
         "settings of PyTorch's compiler; this one's are in `minitensor.jit.options` and MT_JIT_FLAGS",
