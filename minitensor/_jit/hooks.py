@@ -20,7 +20,6 @@ __all__ = [
     "cuda_module",
     "installed_version",
     "link_code",
-    "processor",
     "session_runs",
     "start_cuda",
     "start_from_environment",
@@ -52,16 +51,9 @@ def session_runs() -> Any:
 
 def compile_elsewhere(number: int, signature: bytes, described: Any) -> bool:
     """Have another process compile a recorded trace; whether it will."""
-    from minitensor_jit.compiler.background_process import submit
+    from minitensor._jit.background_process import submit
 
     return submit(number, signature, described)
-
-
-def processor() -> str:
-    """What processor this is, with what `MT_ISA` says."""
-    from minitensor_jit.cache.processor import processor
-
-    return processor()
 
 
 def link_code(image: bytes, symbol: str, imports: dict[str, int]) -> tuple[int, Any]:

@@ -26,6 +26,7 @@ __all__ = [
     "compiler_sources",
     "encode",
     "load",
+    "make_private",
     "path_of",
     "read_private",
     "why_untrusted",
@@ -135,6 +136,14 @@ def load(
 
 
 # ---- whose files are trusted
+
+
+def make_private(folder: str) -> str | None:
+    """Make a folder that nobody else can write to, if it isn't there; why it can't be trusted, None if it can."""
+    os.makedirs(os.path.dirname(folder), exist_ok=True)
+    with suppress(FileExistsError):
+        os.mkdir(folder, 0o700)
+    return why_untrusted(folder)
 
 
 def why_untrusted(folder: str) -> str | None:

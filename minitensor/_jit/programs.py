@@ -25,7 +25,7 @@ BY_POLICY, CAREFUL = 2, 4
 """Bits of the number of options, which the core reads: whether the policy decides, and whether it is level 1's."""
 FIRST = 8 | BY_POLICY
 """The number of the first options that there are, if they say no more than `plain` ones."""
-_MAGIC = b"minitensor runs 2\n"
+_MAGIC = b"minitensor runs 3\n"
 _MOST = 1 << 20
 """Bytes that are kept of one program."""
 _CI = ("CI", "CONTINUOUS_INTEGRATION", "GITHUB_ACTIONS", "GITLAB_CI", "BUILDKITE", "TF_BUILD", "JENKINS_URL")
@@ -129,7 +129,8 @@ def _recall(number: int, signature: bytes) -> tuple[bytes, list[tuple[int, Any]]
     """The plan that a helper has kept for what the program has recorded: with the code of its launches, and a name."""
     if begun is None or begun.folder is None or _C.options_id() != begun.number:
         return None
-    from minitensor._jit import hooks, kept_plans
+    from minitensor._jit import kept_plans
+    from minitensor._jit.processor import processor
 
     try:
         if begun.trusted is None:
@@ -137,7 +138,7 @@ def _recall(number: int, signature: bytes) -> tuple[bytes, list[tuple[int, Any]]
         if not begun.trusted:
             return None
         path = kept_plans.path_of(begun.folder, number)
-        kept = kept_plans.load(path, begun.flags, hooks.processor(), signature)
+        kept = kept_plans.load(path, begun.flags, processor(), signature)
         if kept is None:
             return None
         code = []
@@ -145,6 +146,8 @@ def _recall(number: int, signature: bytes) -> tuple[bytes, list[tuple[int, Any]]
             try:
                 code.append(_C.load_object_code(image, "entry", imports))
             except NotImplementedError:
+                from minitensor._jit import hooks
+
                 code.append(hooks.link_code(image, "entry", imports))
     except (OSError, RuntimeError):
         return None

@@ -17,9 +17,9 @@ import os
 from functools import cache
 
 from minitensor._jit.kept_plans import compiler_fingerprint, compiler_sources
+from minitensor._jit.processor import processor
 from minitensor_jit.cache.disk_entry import OtherSizes, decode, encode
 from minitensor_jit.cache.disk_folder import DiskFolder, read_file
-from minitensor_jit.cache.processor import processor
 from minitensor_jit.flags import JitOptions
 from minitensor_jit.log import log
 from minitensor_jit.runtime.executable import AnyExecutable

@@ -16,8 +16,8 @@ import os
 import time
 from dataclasses import dataclass
 
+from minitensor._jit.kept_plans import make_private
 from minitensor._jit.kept_plans import read_private as read_file
-from minitensor._jit.kept_plans import why_untrusted
 from minitensor_jit.errors import CacheDirectoryError
 
 __all__ = ["DiskCounts", "DiskFolder", "private_folder", "read_file"]
@@ -165,11 +165,7 @@ class DiskFolder:
 def private_folder(folder: str) -> None:
     """Make a folder that nobody else can write to, if it isn't there; CacheDirectoryError if it can't be trusted."""
     try:
-        parent = os.path.dirname(folder)
-        os.makedirs(parent, exist_ok=True)
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(folder, 0o700)
-        problem = why_untrusted(folder)
+        problem = make_private(folder)
     except OSError as error:
         raise CacheDirectoryError(
             error.errno or 0, f"can't use the folder of --persistent_cache_directory: {error.strerror or error}", folder

@@ -1,4 +1,4 @@
-"""The process that compiles for a program while that goes on; see `background_process.py`."""
+"""The process that compiles for a program while that goes on; see `minitensor/_jit/background_process.py`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import Any
 
 from minitensor import _C
 from minitensor._jit import kept_plans
+from minitensor._jit.background_process import JOBS, REPLIES
+from minitensor._jit.processor import processor
 from minitensor_jit.cache.disk_folder import read_file
-from minitensor_jit.cache.processor import processor
 from minitensor_jit.clustering.pipeline import cluster
-from minitensor_jit.compiler.background_process import JOBS, REPLIES
 from minitensor_jit.compiler.compiler import Compiler, no_collections, noting_executables
 from minitensor_jit.compiler.launcher import Launcher
 from minitensor_jit.compiler.plan_builder import PlanBuilder

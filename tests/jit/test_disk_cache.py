@@ -16,8 +16,8 @@ import pytest
 
 import minitensor as mt
 from minitensor import _C
-from minitensor._jit import kept_plans
-from minitensor_jit.cache import disk_cache, processor
+from minitensor._jit import kept_plans, processor
+from minitensor_jit.cache import disk_cache
 from minitensor_jit.cache.plan_store import PlanStore
 from minitensor_jit.clustering.pipeline import cluster
 from minitensor_jit.errors import CacheDirectoryError

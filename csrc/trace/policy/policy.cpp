@@ -170,6 +170,7 @@ uint32_t Policy::begin_call(const OpDef& kind, uint64_t work, const SourceRef& a
                 return 0;
             }
             run.state = State::Contest;
+            run.carried = false;
             run.tries = run.recorded_runs = run.eager_runs = 0;
             run.recorded_ns = run.eager_ns = INT64_MAX;
             break;
@@ -238,9 +239,13 @@ Policy::Miss Policy::miss(const Trace& trace, uint64_t hash, uint64_t structure)
     Signature& known = signature_of(hash);
     if (asked) return Miss::Compile;
     ++known.requests;
-    if (now_ && std::exchange(now_->recalls, false)) return Miss::Recall;
+    recalled_ = now_ && now_->recalls;
+    if (recalled_) {
+        now_->recalls = false;
+        return Miss::Recall;
+    }
     switch (whereabouts(hash)) {
-        case Signature::At::Ready: return Miss::Recall;
+        case Signature::At::Ready: recalled_ = true; return Miss::Recall;
         case Signature::At::Made: return Miss::CompileNow;
         case Signature::At::Asked:
         case Signature::At::Hopeless: return Miss::Wait;
@@ -273,6 +278,7 @@ void Policy::not_there(uint64_t hash, Miss miss) {
 
 void Policy::end_recorded(const Plan& plan, bool hit, size_t calls, int64_t flush_ns, bool is_part) {
     idle_ = 0;
+    const bool recalled = std::exchange(recalled_, false);
     if (plan.op_by_op) lose(static_cast<int64_t>(calls) * kRecordNs + flush_ns - plan.ops_ns);
     if (!now_) return;
     place_->calls = std::max(place_->calls, calls);
@@ -281,7 +287,8 @@ void Policy::end_recorded(const Plan& plan, bool hit, size_t calls, int64_t flus
     } else {
         place_->changes = now_->misses = 0;
         if (now_->state < State::Contest) now_->state = State::Contest;  // there is a plan already
-        if (hit && !plan.contest) {
+        // To take a plan back belongs to what it costs: a run that comes once in a process pays it every time.
+        if ((hit || recalled) && !plan.contest) {
             if (plan.record && plan.record.get() != Py_None) now_->record = PyRef::borrow(plan.record.get());
             if (now_->state == State::Contest) {
                 if (calls == now_->calls) now_->is_part = is_part;
@@ -317,6 +324,7 @@ void Policy::learn(const Plan& plan, size_t calls, bool is_part) {
     run.calls = calls;
     run.nodes = plan.steps.size();
     run.is_part = is_part;
+    run.spent_ns += plan.ops_ns;
     if (same) {
         place_->changes = 0;
     } else if (++place_->changes > kChanges) {
@@ -343,7 +351,8 @@ void Policy::enter(int64_t took_ns, size_t calls, bool recorded) {
     ++(recorded ? run.recorded_runs : run.eager_runs);
     if (run.eager_runs < kFewest || run.recorded_runs < kFewest) return;
     const int64_t losing_ns = run.recorded_ns - run.eager_ns;
-    const bool over = run.recorded_runs >= kRuns && run.eager_runs >= kRuns;
+    const uint32_t enough = run.carried ? kFewest : kRuns;  // one a process may be all there is
+    const bool over = run.recorded_runs >= enough && run.eager_runs >= enough;
     if (over || (losing_ns > 0 && !affords(losing_ns * kRuns))) decide();
 }
 

@@ -32,7 +32,7 @@ struct KeptCall {
 //
 // - Cold: it is recorded, and runs op by op, to learn its signature.
 // - Waiting: it runs eagerly until its ops have taken as long as compiling it is expected to take. Level 1 only; at
-//   level 2 it is compiled when the same signature comes for the second time.
+//   level 2 it is compiled when the same signature comes for the second time. The processes of a program count as one.
 // - Asked: it is being compiled elsewhere, and runs eagerly.
 // - Contest: it runs recorded and eagerly in turns, a few times each, and the fastest run of either is what counts.
 // - Compiled or Demoted: which has won. After some time there is another contest.
@@ -108,13 +108,14 @@ class Policy {
         State state = State::Cold;
         bool is_part = false;  // of a loop: always of `calls` calls
         bool recalls = false;  // an earlier process has compiled it
+        bool carried = false;  // an earlier process began its contest
         uint32_t tries = 0;    // recorded, in the contest
         uint32_t recorded_runs = 0, eager_runs = 0;
         uint32_t misses = 0;  // runs in a row that there was no plan for, though it is compiled
         size_t calls = 0, nodes = 0;
         uint64_t hash = 0;  // of the signature that was recorded last
         int64_t recorded_ns = INT64_MAX, eager_ns = INT64_MAX;
-        int64_t spent_ns = 0;  // eagerly, while it waited
+        int64_t spent_ns = 0;  // eagerly while it waited, and op by op
         uint64_t begun = 0;    // how often in this process
         int64_t until = 0, again_ns = kAgainNs;  // when there is another contest, and how long after that the next
         PyRef record;  // what an account knows it by
@@ -173,6 +174,7 @@ class Policy {
     Place* place_ = nullptr;  // where the last run began
     Run* now_ = nullptr;      // which it is
     bool timed_ = false;
+    bool recalled_ = false;  // the plan of the run that is ending was taken back
     int64_t started_ = 0;
     uint32_t limit_ = 0;
     bool paused_ = false;

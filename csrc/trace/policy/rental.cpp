@@ -43,7 +43,7 @@ double ns_per_node = 4'000'000;
 bool loaded = false;
 
 // What handing a trace to another process takes, the first time with what that loads and starts.
-constexpr int64_t kSubmitNs = 1'000'000, kSubmitNodeNs = 15'000, kFirstSubmitNs = 15'000'000;
+constexpr int64_t kSubmitNs = 1'000'000, kSubmitNodeNs = 15'000, kFirstSubmitNs = 6'000'000;
 // What taking a plan back takes, until that has been seen: with what is compared of the compiler and the processor.
 int64_t recall_ns = 5'000'000;
 

@@ -1,4 +1,5 @@
 // What became of the runs of a program, for its next process.
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <unordered_map>
@@ -24,18 +25,21 @@ void mix_text(uint64_t& hash, PyObject* text) {
 // What an earlier process says of a run.
 struct Known {
     uint64_t place, operands, hash;
-    uint32_t calls;
-    uint8_t state, is_part, unused[2];
+    int64_t spent_ns, recorded_ns, eager_ns;
+    uint32_t calls, nodes;
+    uint8_t state, is_part, recorded_runs, eager_runs, unused[4];
 };
-static_assert(sizeof(Known) == 32);
+static_assert(sizeof(Known) == 64);
 // Whether the next process wins by it what loading it takes, if it runs as often. What an earlier process said of what
 // had no contest in this one still holds.
 bool is_worth_recalling(uint64_t begun, int64_t eager_ns, int64_t recorded_ns) {
     if (eager_ns == INT64_MAX) return true;
+    if (begun == 1) return eager_ns > recorded_ns;  // which loading it was a part of
     return static_cast<double>(eager_ns - recorded_ns) * static_cast<double>(begun) >=
            static_cast<double>(cost_of_recalling());
 }
-constexpr uint8_t kKnownDemoted = 0, kKnownCompiled = 1, kKnownAsked = 2;
+// Seen: it has come, and not been compiled yet. Requests and time are counted over processes.
+constexpr uint8_t kKnownDemoted = 0, kKnownCompiled = 1, kKnownAsked = 2, kKnownSeen = 3;
 std::unordered_map<uint64_t, Known>& known_runs() {
     static auto* known = new std::unordered_map<uint64_t, Known>;
     return *known;
@@ -56,8 +60,25 @@ std::string Policy::known() const {
     std::map<uint64_t, Known> known(known_runs().begin(), known_runs().end());
     for (const auto& [key, place] : places_)
         for (const auto& run : place.runs) {
-            Known one{place.lasting, run->operands, run->hash, static_cast<uint32_t>(run->calls), 0, run->is_part, {}};
+            Known one{};
+            one.place = place.lasting;
+            one.operands = run->operands;
+            one.hash = run->hash;
+            one.spent_ns = run->spent_ns;
+            one.recorded_ns = run->recorded_ns;
+            one.eager_ns = run->eager_ns;
+            one.calls = static_cast<uint32_t>(run->calls);
+            one.nodes = static_cast<uint32_t>(run->nodes);
+            one.is_part = run->is_part;
+            one.recorded_runs = static_cast<uint8_t>(std::min(run->recorded_runs, kRuns));
+            one.eager_runs = static_cast<uint8_t>(std::min(run->eager_runs, kRuns));
             switch (run->state) {
+                case State::Cold:
+                case State::Waiting:
+                    // Of use to the next process if it is the same there, and takes longer than to take a plan back.
+                    if (!run->hash || place.changes > 1 || run->spent_ns < cost_of_recalling()) continue;
+                    one.state = kKnownSeen;
+                    break;
                 case State::Compiled:
                     one.state = is_worth_recalling(run->begun, run->eager_ns, run->recorded_ns) ? kKnownCompiled
                                                                                                 : kKnownDemoted;
@@ -65,7 +86,6 @@ std::string Policy::known() const {
                 case State::Demoted: one.state = kKnownDemoted; break;
                 case State::Asked:
                 case State::Contest: one.state = kKnownAsked; break;
-                default: continue;
             }
             known[mixed(one.place, one.operands)] = one;
         }
@@ -84,11 +104,11 @@ bool Policy::learn_of(std::string_view text, std::string folder) {
     if (text.size() % sizeof(Known)) return false;
     forget_known();
     set_marks_folder(std::move(folder));
-    expect_less(true);
     for (; !text.empty(); text.remove_prefix(sizeof(Known))) {
         Known one;
         std::memcpy(&one, text.data(), sizeof one);
-        if (one.state > kKnownAsked || one.is_part > 1 || one.calls > (1u << 24)) return false;
+        if (one.state > kKnownSeen || one.is_part > 1 || one.calls > (1u << 24) || one.nodes > (1u << 24)) return false;
+        if (one.state != kKnownSeen) expect_less(true);
         known_runs()[mixed(one.place, one.operands)] = one;
     }
     return true;
@@ -101,9 +121,22 @@ void Policy::recall(const Place& place, Run& run) {
     run.calls = known->second.calls;
     run.hash = known->second.hash;
     run.is_part = known->second.is_part;
+    run.nodes = known->second.nodes;
+    run.spent_ns = known->second.spent_ns;
+    if (known->second.state == kKnownSeen) {
+        run.state = is_careful() ? State::Waiting : State::Cold;
+        signature_of(run.hash).requests = 1;
+        return;
+    }
     if (known->second.state == kKnownAsked) {
         note_asked_before(run.hash);
         run.state = State::Asked;
+        // A contest goes on where the last process left it.
+        run.recorded_runs = known->second.recorded_runs;
+        run.eager_runs = known->second.eager_runs;
+        if (run.recorded_runs) run.recorded_ns = known->second.recorded_ns;
+        if (run.eager_runs) run.eager_ns = known->second.eager_ns;
+        run.carried = run.recorded_runs;
     } else settle(run, known->second.state == kKnownDemoted ? State::Demoted : State::Compiled);
     run.recalls = known->second.state == kKnownCompiled;
     run.misses = kMisses;  // whose promise doesn't hold is learnt anew at once

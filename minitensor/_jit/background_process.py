@@ -3,21 +3,21 @@
 A thread would hold the interpreter's lock most of the time. The helper is started when there is something to compile,
 is nobody's child, has the lowest claim to the processors that still gets on, and puts plans and code into the program's
 folder, where the next run of the program finds them too. It goes when the program has gone, or when there has been
-nothing to do for a while. It is told of a job by a line in a pipe: a number, and the file that has the rest.
+nothing to do for a while. It is told of a job by a line in a pipe: a number, and the file that has the rest. To hand a
+job over takes a program little: nothing of the compiler is imported for it.
 """
 
 from __future__ import annotations
 
 import itertools
 import os
-import pickle
 import sys
 from contextlib import suppress
 from typing import Any
 
 from minitensor import _C, _forks
 from minitensor._jit import programs
-from minitensor_jit.cache.disk_folder import CacheDirectoryError, private_folder
+from minitensor._jit.kept_plans import make_private
 
 __all__ = ["JOBS", "REPLIES", "submit"]
 
@@ -33,6 +33,15 @@ _replies: int | None = None
 _pid = 0
 
 
+def _pickled(job: tuple[Any, ...]) -> bytes:
+    # Without what the Python half of pickle imports, which takes longer than this.
+    try:
+        from _pickle import dumps
+    except ImportError:
+        from pickle import dumps
+    return dumps(job, protocol=5)
+
+
 def submit(number: int, signature: bytes, described: Any) -> bool:
     """Have a trace compiled; False if that can't be done, or it isn't recorded under the program's own options."""
     program = programs.begun
@@ -41,12 +50,13 @@ def submit(number: int, signature: bytes, described: Any) -> bool:
     if not hasattr(os, "posix_spawn") or not sys.executable:
         return False
     try:
-        private_folder(program.folder)
+        if make_private(program.folder) is not None:
+            return False
         path = os.path.join(program.folder, f".{os.getpid()}-{next(_numbers)}-job.tmp")
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with open(handle, "wb") as file:
-            pickle.dump((program.flags, program.folder, signature, described), file, protocol=5)
-    except (OSError, CacheDirectoryError):
+            file.write(_pickled((program.flags, program.folder, signature, described)))
+    except OSError:
         return False
     line = f"{number} {path}\n".encode()
     for _ in range(2):
