@@ -255,7 +255,7 @@ def test_random_numbers():
     assert set(np.unique(r)) == {0, 2}
 
 
-@pytest.mark.parametrize("name", ["data", "gfile", "layers", "no_such_name"])
+@pytest.mark.parametrize("name", ["data", "gfile", "keras", "no_such_name"])
 def test_names_that_are_not_here_say_what_to_use(name):
     assert not hasattr(tf, name)
     with pytest.raises(AttributeError, match=rf"no attribute '{name}': .{{10}}"):

@@ -14,14 +14,19 @@ from minitensor.compat.v1 import (
     errors,
     flags,
     initializers,
+    layers,
     logging,
     losses,
+    math,
     nn,
+    random,
     summary,
     train,
 )
+from minitensor.compat.v1.errors import OpError
 from minitensor.compat.v1.framework import operators as _operators
 from minitensor.compat.v1.framework.constants import (
+    as_dtype,
     constant,
     convert_to_tensor,
     identity,
@@ -42,6 +47,7 @@ from minitensor.compat.v1.framework.graph import (
     reset_default_graph,
     set_random_seed,
 )
+from minitensor.compat.v1.framework.instead import missing as _missing
 from minitensor.compat.v1.framework.shapes import Dimension, TensorShape
 from minitensor.compat.v1.initializers import *  # noqa: F403
 from minitensor.compat.v1.ops import array_ops as _array_ops
@@ -54,6 +60,7 @@ from minitensor.compat.v1.ops.random_ops import random_normal, random_uniform, t
 from minitensor.compat.v1.ops.variables import (
     AUTO_REUSE,
     Variable,
+    all_variables,
     assign,
     assign_add,
     assign_sub,
@@ -63,6 +70,9 @@ from minitensor.compat.v1.ops.variables import (
     global_variables_initializer,
     group,
     initialize_all_variables,
+    initialize_local_variables,
+    initialize_variables,
+    local_variables,
     local_variables_initializer,
     no_op,
     trainable_variables,
@@ -70,44 +80,41 @@ from minitensor.compat.v1.ops.variables import (
     variables_initializer,
 )
 from minitensor.compat.v1.session import InteractiveSession, Session, get_default_session
+from minitensor.compat.v1.switches import (
+    disable_control_flow_v2,
+    disable_eager_execution,
+    disable_resource_variables,
+    disable_tensor_equality,
+    disable_v2_behavior,
+    disable_v2_tensorshape,
+    executing_eagerly,
+)
 from minitensor.session import GPUOptions
 
 float16, float32, float64 = _C.float16, _C.float32, _C.float64
 int8, int16, int32, int64, uint8 = _C.int8, _C.int16, _C.int32, _C.int64, _C.uint8
 complex64, complex128 = _C.complex64, _C.complex128
 bool = _C.bool
+half, double = float16, float64
 DType = _C.dtype
 newaxis = None
 
-_EAGER = "write it with minitensor's own functions, which run at once (docs/graphs.md)"
-_INSTEAD = {
-    "layers": "tf.get_variable with tf.matmul or tf.nn.conv2d here, or minitensor.nn",
-    "keras": "minitensor.nn has layers, minitensor.optim optimizers",
-    "estimator": "a loop over session runs",
-    "data": "feed_dict, with batches from minitensor.utils.data",
-    "gfile": "Python's own files",
-    "string": "tensors hold numbers; keep texts in Python",
-    "py_func": "minitensor.extend makes ops of your own for eager code",
-    "enable_eager_execution": "import minitensor itself: it is eager",
-    "initializers": "tf.zeros_initializer, tf.random_normal_initializer and so on",
-    "bfloat16": "minitensor's eager code has bfloat16, and minitensor.autocast",
-}
-
 __all__ = [
     "AUTO_REUSE", "ConfigProto", "DType", "Dimension", "GPUOptions", "Graph", "GraphKeys", "GraphOptions",
-    "InteractiveSession", "Operation", "OptimizerOptions", "RunMetadata", "RunOptions", "Session", "Tensor",
-    "TensorShape", "Variable", "add_to_collection", "app", "assign", "assign_add", "assign_sub", "bool", "complex128",
-    "complex64", "cond", "constant", "contrib", "control_dependencies", "convert_to_tensor", "device", "errors",
+    "InteractiveSession", "OpError", "Operation", "OptimizerOptions", "RunMetadata", "RunOptions", "Session", "Tensor",
+    "TensorShape", "Variable", "add_to_collection", "all_variables", "app", "as_dtype", "assign", "assign_add",
+    "assign_sub", "bool", "complex128", "complex64", "cond", "constant", "contrib", "control_dependencies",
+    "convert_to_tensor", "device", "disable_control_flow_v2", "disable_eager_execution", "disable_resource_variables",
+    "disable_tensor_equality", "disable_v2_behavior", "disable_v2_tensorshape", "double", "errors", "executing_eagerly",
     "flags", "float16", "float32", "float64", "get_collection", "get_default_graph", "get_default_session",
     "get_variable", "get_variable_scope", "global_variables", "global_variables_initializer", "gradients", "group",
-    "identity", "initialize_all_variables", "int16", "int32", "int64", "int8", "local_variables_initializer", "logging",
-    "losses", "name_scope", "newaxis", "nn", "no_op", "placeholder", "placeholder_with_default", "random_normal",
+    "half", "identity", "initialize_all_variables", "initialize_local_variables", "initialize_variables", "int16",
+    "int32", "int64", "int8", "layers", "local_variables", "local_variables_initializer", "logging", "losses", "math",
+    "name_scope", "newaxis", "nn", "no_op", "placeholder", "placeholder_with_default", "random", "random_normal",
     "random_uniform", "reset_default_graph", "set_random_seed", "summary", "train", "trainable_variables",
     "truncated_normal", "uint8", "variable_scope", "variables_initializer", "while_loop",
     *initializers.__all__, *_array_ops.__all__, *_math_ops.__all__,
 ]  # fmt: skip
 
 
-def __getattr__(name: str) -> object:
-    use = _INSTEAD.get(name, _EAGER)
-    raise AttributeError(f"module 'minitensor.compat.v1' has no attribute '{name}': {use}", name=name)
+__getattr__ = _missing(__name__)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from minitensor.compat.v1 import flags
+from minitensor.compat.v1.framework.instead import missing as _missing
 
 __all__ = ["flags", "run"]
 
@@ -20,3 +21,6 @@ def run(main: Callable[[list[str]], Any] | None = None, argv: list[str] | None =
         main = sys.modules["__main__"].main
     given = flags.FLAGS(sys.argv) if argv is None else argv
     sys.exit(main(given))
+
+
+__getattr__ = _missing(__name__)

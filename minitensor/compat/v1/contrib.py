@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from minitensor.compat.v1.framework.graph import get_default_graph
+from minitensor.compat.v1.framework.instead import missing as _missing
 from minitensor.compat.v1.framework.program import JitScope
 
 __all__ = ["compiler", "experimental_jit_scope"]
@@ -31,3 +32,5 @@ def experimental_jit_scope(compile_ops: Any = True, separate_compiled_gradients:
 
 jit_scope = experimental_jit_scope
 compiler = SimpleNamespace(jit=SimpleNamespace(experimental_jit_scope=experimental_jit_scope, jit_scope=jit_scope))
+
+__getattr__ = _missing(__name__)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from minitensor.compat.v1.framework.instead import missing as _missing
+
 __all__ = [
     "AlreadyExistsError",
     "FailedPreconditionError",
@@ -58,3 +60,6 @@ class FailedPreconditionError(OpError):
     """A variable that was read before it was initialised."""
 
     error_code = 9
+
+
+__getattr__ = _missing(__name__)

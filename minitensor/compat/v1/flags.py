@@ -6,6 +6,8 @@ import argparse
 import sys
 from typing import Any
 
+from minitensor.compat.v1.framework.instead import missing as _missing
+
 __all__ = ["FLAGS", "DEFINE_bool", "DEFINE_boolean", "DEFINE_float", "DEFINE_integer", "DEFINE_string"]
 
 
@@ -87,3 +89,5 @@ def DEFINE_boolean(flag_name: str, default_value: bool | None, docstring: str | 
 
 
 DEFINE_bool = DEFINE_boolean
+
+__getattr__ = _missing(__name__)

@@ -9,6 +9,7 @@ from typing import Any
 from minitensor._C import float32
 from minitensor.compat.v1.framework.constants import constant
 from minitensor.compat.v1.framework.graph import Tensor
+from minitensor.compat.v1.framework.instead import missing as _missing
 from minitensor.compat.v1.ops import array_ops, random_ops
 
 __all__ = [
@@ -71,3 +72,10 @@ def glorot_uniform_initializer(seed: int | None = None, dtype: Any = float32) ->
         return random_ops.random_uniform(shape, -limit, limit, kind, seed)
 
     return make
+
+
+glorot_uniform, ones, zeros = glorot_uniform_initializer, ones_initializer, zeros_initializer
+random_normal, random_uniform = random_normal_initializer, random_uniform_initializer
+truncated_normal = truncated_normal_initializer
+
+__getattr__ = _missing(__name__)

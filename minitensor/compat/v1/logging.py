@@ -9,6 +9,8 @@ import logging as _logging
 import sys as _sys
 from typing import Any
 
+from minitensor.compat.v1.framework.instead import missing as _missing
+
 __all__ = [
     "DEBUG", "ERROR", "FATAL", "INFO", "WARN", "debug", "error", "fatal", "get_verbosity", "info", "log",
     "set_verbosity", "warn", "warning",
@@ -58,3 +60,5 @@ def log(level: int, msg: str, *args: Any, **kwargs: Any) -> None:
 
 debug, info, warn, warning = _logger.debug, _logger.info, _logger.warning, _logger.warning
 error, fatal = _logger.error, _logger.critical
+
+__getattr__ = _missing(__name__)

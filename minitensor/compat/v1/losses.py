@@ -11,12 +11,13 @@ from minitensor._functions.offered import where
 from minitensor.compat.v1 import nn
 from minitensor.compat.v1.framework.constants import convert_to_tensor, node
 from minitensor.compat.v1.framework.graph import GraphKeys, Tensor, add_to_collection, get_collection, name_scope
+from minitensor.compat.v1.framework.instead import missing as _missing
 from minitensor.compat.v1.ops import math_ops as m
 
 __all__ = [
-    "Reduction", "absolute_difference", "compute_weighted_loss", "get_losses", "get_regularization_loss",
-    "get_total_loss", "hinge_loss", "huber_loss", "log_loss", "mean_squared_error", "sigmoid_cross_entropy",
-    "softmax_cross_entropy", "sparse_softmax_cross_entropy",
+    "Reduction", "absolute_difference", "add_loss", "compute_weighted_loss", "get_losses", "get_regularization_loss",
+    "get_regularization_losses", "get_total_loss", "hinge_loss", "huber_loss", "log_loss", "mean_squared_error",
+    "sigmoid_cross_entropy", "softmax_cross_entropy", "sparse_softmax_cross_entropy",
 ]  # fmt: skip
 
 
@@ -219,6 +220,17 @@ def get_losses(scope: str | None = None, loss_collection: Any = GraphKeys.LOSSES
     return get_collection(loss_collection, scope)
 
 
+def get_regularization_losses(scope: str | None = None) -> list[Tensor]:
+    """The costs of regularizers."""
+    return get_collection(GraphKeys.REGULARIZATION_LOSSES, scope)
+
+
+def add_loss(loss: Tensor, loss_collection: Any = GraphKeys.LOSSES) -> None:
+    """Put a cost in the collection; None puts it nowhere."""
+    if loss_collection:
+        add_to_collection(loss_collection, loss)
+
+
 def get_regularization_loss(scope: str | None = None, name: str = "total_regularization_loss") -> Tensor:
     """The sum of the costs of regularizers, 0 if there are none."""
     found = get_collection(GraphKeys.REGULARIZATION_LOSSES, scope)
@@ -233,3 +245,6 @@ def get_total_loss(add_regularization_losses: bool = True, name: str = "total_lo
     if not found:
         raise ValueError("there are no losses")
     return m.add_n(found, name=name)
+
+
+__getattr__ = _missing(__name__)

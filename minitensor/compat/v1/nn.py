@@ -13,6 +13,7 @@ from minitensor._functions import offered
 from minitensor._functions.offered import exp, log1p, ones, rand, topk
 from minitensor.compat.v1.framework.constants import convert_to_tensor, node, same_types
 from minitensor.compat.v1.framework.graph import Tensor, get_default_graph
+from minitensor.compat.v1.framework.instead import missing as _missing
 from minitensor.compat.v1.ops import math_ops as m
 from minitensor.compat.v1.ops.array_ops import gather
 from minitensor.compat.v1.ops.math_ops import named, sigmoid, tanh
@@ -343,3 +344,5 @@ def avg_pool(
 
 
 named(globals())
+
+__getattr__ = _missing(__name__)

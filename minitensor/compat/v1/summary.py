@@ -13,6 +13,7 @@ import numpy as np
 
 from minitensor.compat.v1.framework.constants import convert_to_tensor
 from minitensor.compat.v1.framework.graph import Graph, GraphKeys, Tensor, get_default_graph
+from minitensor.compat.v1.framework.instead import missing as _missing
 from minitensor.utils.tensorboard import FileWriter as _FileWriter
 from minitensor.utils.tensorboard import summaries
 
@@ -181,3 +182,6 @@ class FileWriter:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+
+__getattr__ = _missing(__name__)

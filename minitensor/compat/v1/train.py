@@ -17,6 +17,7 @@ from minitensor.compat.v1.decays import (
 )
 from minitensor.compat.v1.framework.constants import constant, convert_to_tensor
 from minitensor.compat.v1.framework.graph import GraphKeys, Operation, Tensor, get_default_graph
+from minitensor.compat.v1.framework.instead import missing as _missing
 from minitensor.compat.v1.ops import array_ops
 from minitensor.compat.v1.ops.gradients import gradients
 from minitensor.compat.v1.ops.variables import Variable, assign_add, group, trainable_variables, writes
@@ -35,10 +36,12 @@ __all__ = [
     "exponential_decay",
     "get_global_step",
     "get_or_create_global_step",
+    "global_step",
     "inverse_time_decay",
     "latest_checkpoint",
     "natural_exp_decay",
     "piecewise_constant",
+    "piecewise_constant_decay",
     "polynomial_decay",
 ]
 
@@ -363,3 +366,13 @@ def create_global_step(graph: Any = None) -> Variable:
 def get_or_create_global_step(graph: Any = None) -> Variable:
     """The variable that counts steps, a new one if there is none."""
     return get_global_step(graph) or create_global_step(graph)
+
+
+def global_step(sess: Any, global_step_tensor: Variable) -> int:
+    """How many steps a session has counted."""
+    return int(sess.run(global_step_tensor))
+
+
+piecewise_constant_decay = piecewise_constant
+
+__getattr__ = _missing(__name__)

@@ -50,6 +50,7 @@ class GraphKeys:
     GLOBAL_STEP = "global_step"
     TRAIN_OP = "train_op"
     SUMMARIES = "summaries"
+    UPDATE_OPS = "update_ops"
 
 
 class Operation:

@@ -24,8 +24,9 @@ from minitensor.compat.v1.framework.inference import probes
 from minitensor.compat.v1.framework.shapes import TensorShape
 
 __all__ = [
-    "AUTO_REUSE", "Variable", "assign", "assign_add", "assign_sub", "get_variable", "global_variables",
-    "global_variables_initializer", "group", "initialize_all_variables", "local_variables_initializer", "no_op",
+    "AUTO_REUSE", "Variable", "all_variables", "assign", "assign_add", "assign_sub", "get_variable",
+    "global_variables", "global_variables_initializer", "group", "initialize_all_variables",
+    "initialize_local_variables", "initialize_variables", "local_variables", "local_variables_initializer", "no_op",
     "trainable_variables", "variable_scope", "variables_initializer",
 ]  # fmt: skip
 
@@ -210,6 +211,11 @@ def trainable_variables(scope: str | None = None) -> list[Variable]:
     return get_default_graph().get_collection(GraphKeys.TRAINABLE_VARIABLES, scope)
 
 
+def local_variables(scope: str | None = None) -> list[Variable]:
+    """The variables of the default graph that are in the collection for local ones."""
+    return get_default_graph().get_collection(GraphKeys.LOCAL_VARIABLES, scope)
+
+
 def variables_initializer(var_list: Sequence[Variable], name: str = "init") -> Operation:
     """What gives these variables their initial values."""
     return group(*[variable.initializer for variable in var_list], name=name)
@@ -222,10 +228,12 @@ def global_variables_initializer() -> Operation:
 
 def local_variables_initializer() -> Operation:
     """What gives the variables of the collection for local ones their initial values."""
-    return variables_initializer(get_default_graph().get_collection(GraphKeys.LOCAL_VARIABLES))
+    return variables_initializer(local_variables())
 
 
+all_variables, initialize_variables = global_variables, variables_initializer
 initialize_all_variables = global_variables_initializer
+initialize_local_variables = local_variables_initializer
 
 
 class _VariableScope:
@@ -236,6 +244,8 @@ class _VariableScope:
         self.reuse = reuse
         self.initializer = initializer
         self.regularizer = regularizer
+        # How often each default name has been taken inside, since this scope was opened.
+        self.taken: dict[str, int] = {}
 
     def reuse_variables(self) -> None:
         """Have `get_variable` take variables that are there, from here on."""
@@ -266,6 +276,7 @@ def variable_scope(
 ) -> Iterator[_VariableScope]:
     """Names of variables made inside begin with this one.
 
+    Without a name it is `default_name`, with `_1` and so on the next times that the scope around it meets it.
     `reuse`: True takes those that are there, AUTO_REUSE also makes those that aren't.
     """
     graph, outer = get_default_graph(), _current()
@@ -275,6 +286,10 @@ def variable_scope(
         own = default_name if name_or_scope is None else name_or_scope
         if own is None:
             raise TypeError("If default_name is None then name_or_scope is required")
+        if name_or_scope is None:
+            count = outer.taken.get(own, 0)
+            outer.taken[own] = count + 1
+            own = f"{own}_{count}" if count else own
         name, shown = f"{outer.name}/{own}" if outer.name else own, own
     inner = _VariableScope(
         name,
@@ -330,7 +345,9 @@ def get_variable(
         if shape is None:
             raise ValueError(f"Shape of a new variable ({full}) must be fully defined, but instead was <unknown>.")
         sizes = TensorShape(shape).as_list()
-        make = chosen() if isinstance(chosen, type) else chosen
+        # As `tf.zeros_initializer` without a call: a class there, a function here.
+        own = getattr(initializers, getattr(chosen, "__name__", ""), None) is chosen
+        make = chosen() if own or isinstance(chosen, type) else chosen
         initial: Any = functools.partial(make, sizes, kind)
     elif shape is not None:
         raise ValueError("If initializer is a constant, do not specify shape.")
