@@ -138,7 +138,7 @@ def assemble_batch(kernels: list[Kernel], target: str) -> Outcome:
     """Some kernels as one module; one by one where that fails."""
     from minitensor_jit.codegen.errors import CompileError
     from minitensor_jit.codegen.nvptx.compiler import LAYOUT, TRIPLE
-    from minitensor_jit.codegen.nvptx.target import ptx_of
+    from minitensor_jit.codegen.nvptx.target_machine import ptx_of
     from minitensor_jit.runtime.cuda.program import GpuTarget
 
     lines = [f'target triple = "{TRIPLE}"', f'target datalayout = "{LAYOUT}"']

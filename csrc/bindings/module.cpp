@@ -2,7 +2,7 @@
 #include <csignal>
 #include <string_view>
 
-#include "bindings/jit/apart.h"
+#include "bindings/jit/interruptible_call.h"
 #include "core/isa.h"
 #include "core/process/faults.h"
 #include "core/process/interrupt.h"
@@ -199,8 +199,9 @@ static PyObject* make_module() {
                  init_file_stamps(module) && init_function(module) && init_structure(module) &&
                  init_generator(module) && init_extend(module) && init_sparse(module) && init_watched_calls(module) &&
                  init_out_form(module) && init_shortcut(module) && init_composed(module) && init_module_base(module) &&
-                 init_observer(module) && init_guards(module) && init_bound_number(module) && init_apart(module) &&
-                 init_overrides(module) && init_llvm_calls(module) && init_process_group(module);
+                 init_observer(module) && init_guards(module) && init_bound_number(module) &&
+                 init_interruptible_call(module) && init_overrides(module) && init_llvm_calls(module) &&
+                 init_process_group(module);
     if (!ready || PyModule_AddStringConstant(module, "version", MT_VERSION) < 0) {
         Py_DECREF(module);
         return nullptr;

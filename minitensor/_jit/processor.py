@@ -25,7 +25,7 @@ def _processor() -> str:
     described = _described("/proc/cpuinfo") if sys.platform == "linux" else ""
     if described:
         return described
-    from minitensor_jit.codegen.cpu.target import host_target
+    from minitensor_jit.codegen.cpu.target_machine import host_target
 
     return " ".join(host_target().key)
 

@@ -1,4 +1,7 @@
-"""The context in which ops choose the dtypes of their operands."""
+"""The context in which ops choose the dtypes of their operands.
+
+What it does with an op's operands is said where the op is: `autocast=` or `@autocast(cpu, gpu)` on its definition.
+"""
 
 from __future__ import annotations
 

@@ -27,8 +27,15 @@ from minitensor.scripting.functions import (
     script_if_tracing,
     wait,
 )
-from minitensor.scripting.make import freeze, optimize_for_inference, script, script_method, trace, trace_module
 from minitensor.scripting.modules import RecursiveScriptModule, ScriptModule, TopLevelTracedModule, TracedModule
+from minitensor.scripting.script_and_trace import (
+    freeze,
+    optimize_for_inference,
+    script,
+    script_method,
+    trace,
+    trace_module,
+)
 from minitensor.scripting.settings import (
     enable_onednn_fusion,
     onednn_fusion_enabled,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..ir.infer.infer_shape import dot_dims, infer_shape
+from ..ir.infer.dot import dot_dims
+from ..ir.infer.infer_shape import infer_shape
 from ..ir.module import Computation, Instruction, Module
 from ..ir.refusal import Refusal, Refused
 from ..ir.semantics.matrix import matrix_of

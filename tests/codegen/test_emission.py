@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from sanitizers import SANITIZED
 
-from minitensor_jit.codegen.cpu.target import host_target
+from minitensor_jit.codegen.cpu.target_machine import host_target
 from minitensor_jit.codegen.cpu.verify import verify
 from minitensor_jit.codegen.errors import CompileError
 
@@ -42,7 +42,7 @@ def test_a_process_goes_on_where_llvm_ends():
     """Once it has ended here, it compiles in another process, which may end as well."""
     run(f"""
         import signal
-        from minitensor_jit.codegen.cpu.target import host_target
+        from minitensor_jit.codegen.cpu.target_machine import host_target
         from minitensor_jit.codegen.llvm.emission import _state, emit
         from minitensor_jit.codegen.errors import CompileError
         machine, bad = host_target().machine, {TEXT!r}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from runtime_table import check, compile_and_run
 
-from minitensor_jit.codegen.cpu.target import host_target
+from minitensor_jit.codegen.cpu.target_machine import host_target
 from minitensor_jit.ir.builder import Builder
 from minitensor_jit.ir.evaluate.evaluator import evaluate
 from minitensor_jit.ir.narrow import array_of, wide_array

@@ -14,7 +14,7 @@ from sanitizers import SANITIZED
 
 import minitensor as mt
 from minitensor import _C
-from minitensor_jit.codegen.cpu.target import host_target
+from minitensor_jit.codegen.cpu.target_machine import host_target
 from minitensor_jit.runtime import llvm_linker
 from minitensor_jit.runtime.loaded_code import LoadedCode
 

@@ -17,7 +17,7 @@ import pytest
 
 from benchmarks import exhaustive
 from benchmarks.exhaustive import REFERENCES, Accuracy, compiled_function, compiled_loop, different
-from minitensor_jit.codegen.cpu.target import host_target
+from minitensor_jit.codegen.cpu.target_machine import host_target
 from minitensor_jit.codegen.emitter import math
 
 ROOT = Path(__file__).resolve().parents[2]

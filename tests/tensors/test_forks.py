@@ -50,7 +50,7 @@ def test_locks_of_the_process_are_known_to_forks():
         "minitensor/ops/library/interruptible.py: threading.Lock",  # a call's own, let go in the child
     ]
     own = {  # of one call or one pool, which a child makes anew
-        "bindings/jit/apart.cpp", "bindings/jit/file_stamps.cpp", "core/process/parallel.cpp",
+        "bindings/jit/interruptible_call.cpp", "bindings/jit/file_stamps.cpp", "core/process/parallel.cpp",
         # Of a group of processes, which a child has none of.
         "distributed/lane.h", "distributed/mpi_library.h",
     }  # fmt: skip

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "bindings/jit/apart.h"
+#include "bindings/jit/interruptible_call.h"
 #include "bindings/jit/trace_python.h"
 #include "trace/plan/plan_format.h"
 
@@ -202,10 +202,10 @@ Step step_from(const Trace& trace, PyObject* object) {
 // An exception from outside in the middle of the compiler, or of the imports that it begins with, would leave it in a
 // state that nobody foresaw. What drives GPUs belongs to its thread.
 PyRef ask(const Trace& trace, PyObject* callable, PyObject* args) {
-    const bool apart = std::none_of(trace.nodes.begin(), trace.nodes.end(),
-                                    [](const TraceNode& node) { return on_gpu(node.device); });
+    const bool interruptible = std::none_of(trace.nodes.begin(), trace.nodes.end(),
+                                            [](const TraceNode& node) { return on_gpu(node.device); });
     OverridesOff overrides_off;
-    return apart ? call_apart(callable, args) : checked(PyObject_Call(callable, args, nullptr));
+    return interruptible ? call_interruptibly(callable, args) : checked(PyObject_Call(callable, args, nullptr));
 }
 
 std::shared_ptr<Plan> plan_from(const Trace& trace, PyObject* returned, PyObject* signature) {

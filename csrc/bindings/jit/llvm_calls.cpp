@@ -1,7 +1,7 @@
 // Calls of LLVM, which ends the process where it meets what it has no code for.
 #include <string>
 
-#include "bindings/jit/apart.h"
+#include "bindings/jit/interruptible_call.h"
 #include "core/process/expendable.h"
 #include "core/process/faults.h"
 

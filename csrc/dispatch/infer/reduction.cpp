@@ -94,33 +94,6 @@ void infer_extreme_dim(Call& call, const char* name) {
     reduced_sizes(t.sizes, mask, keepdim, call.results[1].sizes);
 }
 
-void infer_softmax_like(Call& call, const char* name) {
-    const Tensor& t = input_of(call);
-    int64_t dim = normalize_dim(call.param(0).as_int(), t.ndim());
-    DType dtype = dtype_param(call, 1, t.dtype);
-    bool last = static_cast<size_t>(dim) + 1 >= t.ndim();
-    if (!is_floating(dtype))
-        throw Error(ErrorKind::NotImplemented, std::string("\"") + name +
-                                                   (last ? "_lastdim_kernel_impl" : "_kernel_impl") +
-                                                   "\" not implemented for '" + torch_type_name(dtype) + "'");
-    call.result_count = 1;
-    call.results[0].dtype = dtype;
-    call.results[0].sizes = t.sizes;
-}
-
-void check_loss_dtype(const Tensor& t) {
-    if (!is_floating(t.dtype))
-        throw Error(ErrorKind::NotImplemented,
-                    std::string("\"nll_loss_out_frame\" not implemented for '") + torch_type_name(t.dtype) + "'");
-}
-
-void check_target(const Tensor& target) {
-    if (target.dtype != DType::I64)
-        fail(std::string("expected target dtype to be Long, but got ") + torch_type_name(target.dtype));
-    if (target.ndim() != 1)
-        fail("nll_loss: the target must have one dimension [N], but has shape " + to_string(target.sizes));
-}
-
 }  // namespace
 
 uint64_t reduced_dims(const Value& dim, size_t rank) {
@@ -192,18 +165,6 @@ void infer_argmin(Call& call) { infer_arg(call, "argmin"); }
 void infer_max_dim(Call& call) { infer_extreme_dim(call, "max"); }
 void infer_min_dim(Call& call) { infer_extreme_dim(call, "min"); }
 
-void infer_softmax(Call& call) { infer_softmax_like(call, "softmax"); }
-void infer_log_softmax(Call& call) { infer_softmax_like(call, "log_softmax"); }
-
-void infer_softmax_gradient(Call& call) {
-    const Tensor &grad = input_of(call, 0), &result = input_of(call, 1);
-    if (grad.sizes != result.sizes || grad.dtype != result.dtype || !is_floating(grad.dtype) || !grad.ndim())
-        fail("the gradient of softmax takes two floating-point tensors of the same shape and dtype");
-    call.result_count = 1;
-    call.results[0].dtype = grad.dtype;
-    call.results[0].sizes = grad.sizes;
-}
-
 void infer_prod_backward(Call& call) {
     const Tensor &grad = input_of(call, 0), &input = input_of(call, 1);
     auto dim = static_cast<size_t>(normalize_dim(call.param(0).as_int(), input.ndim()));
@@ -222,52 +183,6 @@ void infer_logsumexp(Call& call) {
         fail(std::string("logsumexp(): Expected floating point type for result tensor, but got: ") +
              torch_type_name(t.dtype));
     one_result(call, t, uint64_t(1) << normalize_dim(call.param(0).as_int(), t.ndim()), flag(call, 1), t.dtype);
-}
-
-void infer_nll_loss(Call& call) {
-    const Tensor &t = input_of(call, 0), &target = input_of(call, 1);
-    if (t.ndim() != 2) fail("nll_loss: the input must have two dimensions [N, C], but has shape " + to_string(t.sizes));
-    check_target(target);
-    if (t.sizes[0] != target.sizes[0])
-        fail_value("Expected input batch_size (" + std::to_string(t.sizes[0]) + ") to match target batch_size (" +
-                   std::to_string(target.sizes[0]) + ").");
-    check_loss_dtype(t);
-    call.result_count = 1;
-    call.results[0].dtype = t.dtype;
-    call.results[0].sizes = target.sizes;
-}
-
-void infer_nll_loss_backward(Call& call) {
-    const Tensor &grad = input_of(call, 0), &target = input_of(call, 1);
-    check_target(target);
-    check_loss_dtype(grad);
-    if (!(grad.sizes == target.sizes))
-        fail_value("nll_loss_backward: expected a gradient of shape " + to_string(target.sizes) + ", but got " +
-                   to_string(grad.sizes));
-    int64_t classes = call.param(0).as_int();
-    if (classes < 0) fail_value("nll_loss_backward: classes must not be negative, but is " + std::to_string(classes));
-    call.result_count = 1;
-    call.results[0].dtype = grad.dtype;
-    call.results[0].sizes.clear();
-    call.results[0].sizes.push_back(target.sizes[0]);
-    call.results[0].sizes.push_back(classes);
-}
-
-void infer_nll_loss_mean(Call& call) {
-    infer_nll_loss(call);
-    call.results[0].sizes.clear();
-}
-
-void infer_nll_loss_mean_backward(Call& call) {
-    const Tensor &grad = input_of(call, 0), &target = input_of(call, 1);
-    check_target(target);
-    check_loss_dtype(grad);
-    if (grad.ndim() != 0) fail_value("nll_loss_mean_backward: expected a gradient without dimensions");
-    int64_t classes = call.param(0).as_int();
-    if (classes < 0) fail_value("nll_loss_mean_backward: classes must not be negative");
-    call.result_count = 1;
-    call.results[0].dtype = grad.dtype;
-    call.results[0].sizes = {target.sizes[0], classes};
 }
 
 }  // namespace mt

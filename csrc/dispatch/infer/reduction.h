@@ -1,4 +1,4 @@
-// Inference of the reductions and of the softmax family.
+// Inference of the reductions.
 #pragma once
 
 #include "dispatch/op.h"
@@ -27,20 +27,8 @@ void infer_nansum(Call& call);
 void infer_norm(Call& call);
 // dim (Int, Ints or None), correction (Float), keepdim.
 void infer_var(Call& call);
-// dim, dtype (Type or None).
-void infer_softmax(Call& call);
-void infer_log_softmax(Call& call);
-// dim (Int), keepdim; of floating-point numbers.
-void infer_softmax_gradient(Call& call);
 void infer_prod_backward(Call& call);  // grad, input; dim
+// dim (Int), keepdim; of floating-point numbers.
 void infer_logsumexp(Call& call);
-// input [N, C], target [N].
-void infer_nll_loss(Call& call);
-// grad [N], target [N]; classes (Int).
-void infer_nll_loss_backward(Call& call);
-// input [N, C], target [N]; ignore_index. The result has no dimensions.
-void infer_nll_loss_mean(Call& call);
-// grad without dimensions, target [N]; classes, ignore_index.
-void infer_nll_loss_mean_backward(Call& call);
 
 }  // namespace mt

@@ -27,7 +27,7 @@ from .kernels.loop_kernel import LoopKernels
 from .planner import CpuPlanner
 from .shared import SharedSteps
 from .stopwatch import Stopwatch
-from .target import CpuTarget, host_target
+from .target_machine import CpuTarget, host_target
 from .unit import Options, Unit
 
 __all__ = ["Options", "compile_module", "place_module"]

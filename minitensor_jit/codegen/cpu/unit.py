@@ -15,7 +15,7 @@ from ..emitter.elemental import Emitter
 from ..indexing.index import Space
 from ..kernel_spec import KernelSpec, reachable
 from ..llvm.ir_text import I8, I32, I64, PTR, VOID, Block, Builder, Function, Module, Value, constant
-from .target import CpuTarget
+from .target_machine import CpuTarget
 
 __all__ = ["FlatKernel", "Options", "Unit"]
 

@@ -28,7 +28,7 @@ from ..schedule import Choice, Loop, Step, leaf
 from .kernels.loop_kernel import LoopKernels
 from .math.functions import FUNCTIONS
 from .planner import GpuPlanner
-from .target import LAYOUT, TRIPLE, ptx_of
+from .target_machine import LAYOUT, TRIPLE, ptx_of
 from .unit import GpuUnit, Options
 
 __all__ = ["Options", "compile_module"]

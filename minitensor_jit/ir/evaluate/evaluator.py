@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..infer.infer_shape import dot_dims
+from ..infer.dot import dot_dims
 from ..library import library
 from ..module import Computation, Instruction, Module
 from ..narrow import array_of

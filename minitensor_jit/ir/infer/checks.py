@@ -16,6 +16,7 @@ __all__ = [
     "Rule",
     "ShapeError",
     "Unjudged",
+    "accumulated",
     "check_combiner",
     "collected",
     "declared_array",
@@ -103,6 +104,16 @@ def distinct(what: str, dimensions: Sequence[int], rank: int) -> None:
     """Raises `ShapeError` unless the dimensions are distinct ones of an array of that rank."""
     if len(set(dimensions)) != len(dimensions) or any(not 0 <= d < rank for d in dimensions):
         wrong(f"{what}: dimensions {list(dimensions)} are not distinct or out of range for rank {rank}")
+
+
+def accumulated(opcode: str, operand: Shape, declared: AnyShape | None) -> Shape:
+    """The shape of a product, which may be declared to be of another, wider type than its operands."""
+    if isinstance(declared, Shape) and declared.dtype != operand.dtype:
+        wider = declared.itemsize >= operand.itemsize
+        if not wider or (declared.kind != operand.kind and not (operand.kind in "iu" and declared.kind in "if")):
+            wrong(f"{opcode} of {operand.dtype} does not give {declared.dtype}")
+        return operand.with_dtype(declared.dtype)
+    return operand
 
 
 def check_combiner(opcode: str, computation: Computation, takes: Sequence[Shape], gives: Sequence[Shape]) -> None:

@@ -7,19 +7,9 @@ from typing import Final
 
 from ..semantics.window import ConvolutionDims, Window
 from ..shape import AnyShape, Shape, TupleShape
-from .checks import Attrs, Rule, ShapeError, check_combiner, same_dims, wrong
+from .checks import Attrs, Rule, ShapeError, accumulated, check_combiner, same_dims, wrong
 
-__all__ = ["WINDOW_RULES", "accumulated"]
-
-
-def accumulated(opcode: str, operand: Shape, declared: AnyShape | None) -> Shape:
-    """The shape of a product, which may be declared to be of another, wider type than its operands."""
-    if isinstance(declared, Shape) and declared.dtype != operand.dtype:
-        wider = declared.itemsize >= operand.itemsize
-        if not wider or (declared.kind != operand.kind and not (operand.kind in "iu" and declared.kind in "if")):
-            wrong(f"{opcode} of {operand.dtype} does not give {declared.dtype}")
-        return operand.with_dtype(declared.dtype)
-    return operand
+__all__ = ["WINDOW_RULES"]
 
 
 def _window(opcode: str, attrs: Attrs, rank: int) -> Window:

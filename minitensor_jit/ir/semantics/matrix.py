@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Final
 
-from ..infer.infer_shape import dot_dims
+from ..infer.dot import dot_dims
 from ..module import Instruction
 from ..shape import Shape, strides_of
 

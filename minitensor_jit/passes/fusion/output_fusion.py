@@ -6,7 +6,7 @@ from math import prod
 from typing import Final
 
 from ...ir.decision import Decision
-from ...ir.infer.infer_shape import dot_dims
+from ...ir.infer.dot import dot_dims
 from ...ir.module import Computation, Instruction
 from ...ir.opcode import Trait, is_elementwise, opcodes_with
 from ...ir.refusal import Refused

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from ...ir.infer.infer_shape import dot_dims
+from ...ir.infer.dot import dot_dims
 from ...ir.module import Computation, Instruction, Module
 from ...ir.narrow import NARROW, array_of, wide_array
 from ...ir.opcode import Trait, is_elementwise, opcodes_with

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .arithmetic import RULES as ARITHMETIC
 from .columns import RULES as COLUMNS
+from .dot import RULES as DOT
 from .fast_math import RULES as FAST_MATH_RULES
 from .indexing import RULES as INDEXING
 from .logical import RULES as LOGICAL
@@ -25,5 +26,6 @@ ALL_RULES: tuple[Rule, ...] = (
     *UPDATES,
     *MOTION,
     *REDUCTION,
+    *DOT,
     *SQUEEZE,
 )

@@ -14,7 +14,7 @@ import minitensor as mt
 from minitensor import _C
 from minitensor_jit.codegen.cpu.compiler import Options, compile_module
 from minitensor_jit.codegen.cpu.kernels import row_per_lane
-from minitensor_jit.codegen.cpu.target import host_target
+from minitensor_jit.codegen.cpu.target_machine import host_target
 from minitensor_jit.ir.builder import Builder
 from minitensor_jit.ir.evaluate.evaluator import evaluate
 from minitensor_jit.ir.narrow import array_of

@@ -39,13 +39,6 @@ void check_attention(const Call& call, size_t first) {
         fail("attention: expected a mask of query's dtype and shape [B, L, S], but got " + to_string(mask.sizes));
 }
 
-void check_indices(const Tensor& indices) {
-    if (indices.dtype != DType::I64 && indices.dtype != DType::I32)
-        fail(std::string("Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, "
-                         "Int; but got ") +
-             torch_type_name(indices.dtype) + " instead (while checking arguments for embedding)");
-}
-
 }  // namespace
 
 void infer_attention(Call& call) {
@@ -64,26 +57,6 @@ void infer_attention_backward(Call& call) {
     add_result(call, 0, q.dtype, q.sizes);
     add_result(call, 1, q.dtype, k.sizes);
     add_result(call, 2, q.dtype, v.sizes);
-}
-
-void infer_embedding(Call& call) {
-    const Tensor &w = tensor_at(call, 0, "weight"), &indices = tensor_at(call, 1, "indices");
-    if (w.ndim() != 2) fail("'weight' must be 2-D");
-    check_indices(indices);
-    call.result_count = 1;
-    add_result(call, 0, w.dtype, indices.sizes);
-    call.results[0].sizes.push_back(w.sizes[1]);
-}
-
-void infer_embedding_backward(Call& call) {
-    const Tensor &g = tensor_at(call, 0, "grad"), &indices = tensor_at(call, 1, "indices");
-    check_indices(indices);
-    if (!is_floating(g.dtype))
-        throw Error(ErrorKind::NotImplemented,
-                    std::string("\"embedding_backward\" not implemented for '") + torch_type_name(g.dtype) + "'");
-    if (g.ndim() != indices.ndim() + 1) fail("embedding_backward: the gradient must have one dimension more");
-    call.result_count = 1;
-    add_result(call, 0, g.dtype, {call.param(0).as_int(), g.sizes.back()});
 }
 
 }  // namespace mt

@@ -1,4 +1,4 @@
-// Inference of attention and of embedding.
+// Inference of scaled dot-product attention.
 #pragma once
 
 #include "dispatch/op.h"
@@ -9,9 +9,5 @@ namespace mt {
 void infer_attention(Call& call);
 // grad [B, L, V], and the same. Results: the gradients of query, key and value.
 void infer_attention_backward(Call& call);
-// weight [K, D], indices of any shape; padding_idx, scale_grad_by_freq.
-void infer_embedding(Call& call);
-// grad [..., D], indices [...]; num_weights, padding_idx, scale_grad_by_freq.
-void infer_embedding_backward(Call& call);
 
 }  // namespace mt

@@ -1,4 +1,4 @@
-// The matrix of patches as a tensor, and back.
+// im2col and col2im: the matrix of patches as a tensor, and back (`unfold`, `fold`).
 #include "dispatch/infer/nn/convolution.h"
 #include "kernels/cpu/conv/geometry.h"
 #include "kernels/cpu/movement/strided_copy.h"

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "dispatch/infer/nn/attention.h"
+#include "dispatch/infer/nn/embedding.h"
 #include "kernels/cpu/movement/strided_copy.h"
 
 namespace mt::cpu {

@@ -12,7 +12,7 @@
 #include "kernels/cpu/reduce/vectors.h"
 
 #include "kernels/cpu/math/functions.h"
-#include "kernels/cpu/reduce/blocks.h"
+#include "kernels/cpu/reduce/accumulate.h"
 
 namespace mt::cpu::MT_ISA_NS {
 namespace {

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "core/error.h"
-#include "dispatch/infer/reduction.h"
+#include "dispatch/infer/nn/nll_loss.h"
 #include "kernels/cpu/reduce/reduce.h"
 
 namespace mt::cpu {

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/isa.h"
+#include "dispatch/infer/nn/softmax.h"
 #include "dispatch/infer/reduction.h"
 #include "dispatch/op.h"
 #include "kernels/cpu/movement/strided_copy.h"

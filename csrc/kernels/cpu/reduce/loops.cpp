@@ -1,4 +1,4 @@
-// The tables of reduce.h from the blocks in blocks.h, compiled once for each instruction set.
+// The tables of reduce.h from the blocks in accumulate.h, compiled once for each instruction set.
 #include <cstddef>
 #include <cstdint>
 
@@ -8,7 +8,7 @@
 // Vectors before the blocks that are made of them.
 #include "kernels/cpu/reduce/vectors.h"
 
-#include "kernels/cpu/reduce/blocks.h"
+#include "kernels/cpu/reduce/accumulate.h"
 
 namespace mt::cpu::MT_ISA_NS {
 namespace {

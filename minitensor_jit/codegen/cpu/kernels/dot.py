@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from ....ir.infer.infer_shape import dot_dims
+from ....ir.infer.dot import dot_dims
 from ....ir.module import Computation, Instruction
 from ....ir.semantics.matrix import Matrix, matrix_of, product_sizes
 from ....ir.size import Size, is_one

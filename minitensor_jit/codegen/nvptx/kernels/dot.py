@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from ....ir.infer.infer_shape import dot_dims
+from ....ir.infer.dot import dot_dims
 from ....ir.module import Computation, Instruction
 from ....ir.semantics.matrix import BLOCK_K, Matrix, matrix_of, product_sizes
 from ....ir.shape import DTYPES, Shape

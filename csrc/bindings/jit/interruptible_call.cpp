@@ -1,4 +1,4 @@
-#include "bindings/jit/apart.h"
+#include "bindings/jit/interruptible_call.h"
 
 #include <atomic>
 #include <chrono>
@@ -97,13 +97,13 @@ PyObject* calling_thread(PyObject*, PyObject*) {
     return PyLong_FromUnsignedLong(t_caller ? t_caller : PyThread_get_thread_ident());
 }
 
-PyMethodDef apart_functions[] = {{"_calling_thread", method<calling_thread>(), METH_NOARGS,
-                                  "The thread that waits for what this one does, or this one."},
-                                 {}};
+PyMethodDef thread_functions[] = {{"_calling_thread", method<calling_thread>(), METH_NOARGS,
+                                   "The thread that waits for what this one does, or this one."},
+                                  {}};
 
 }  // namespace
 
-PyRef call_apart(PyObject* callable, PyObject* args) {
+PyRef call_interruptibly(PyObject* callable, PyObject* args) {
     if (t_caller || interpreter_ends() || importing()) return checked(PyObject_Call(callable, args, nullptr));
     auto call = std::make_shared<Call>();
     call->callable = PyRef::borrow(callable);
@@ -140,8 +140,8 @@ PyRef call_apart(PyObject* callable, PyObject* args) {
     return result;
 }
 
-bool init_apart(PyObject* module) {
-    if (PyModule_AddFunctions(module, apart_functions) != 0) return false;
+bool init_interruptible_call(PyObject* module) {
+    if (PyModule_AddFunctions(module, thread_functions) != 0) return false;
     static PyMethodDef wait = {"_wait_for_calls", method<wait_for_calls>(), METH_NOARGS, nullptr};
     PyRef atexit(PyImport_ImportModule("atexit")), function(PyCFunction_New(&wait, nullptr));
     PyRef done(atexit && function ? PyObject_CallMethod(atexit.get(), "register", "O", function.get()) : nullptr);
