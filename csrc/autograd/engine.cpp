@@ -50,13 +50,13 @@ void release_saved(GradNode& node) {
     node.released = true;
     // A derivative forward may yet come by.
     if ((node.kept = thread_settings.forward_mode)) {
-        if (node.inner) release_saved(*node.inner);
+        if (GradNode* inner = node.inner()) release_saved(*inner);
         return;
     }
     node.saved.clear();
     node.saved.resize(node.operand_kind.size());
     node.outputs.clear();
-    if (node.inner) release_saved(*node.inner);
+    if (GradNode* inner = node.inner()) release_saved(*inner);
     if (node.callable) {
         PyRef callable = PyRef::borrow(node.callable);
         PyRef done(PyObject_CallMethod(callable.get(), "release", nullptr));

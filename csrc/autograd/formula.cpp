@@ -67,14 +67,14 @@ MT_THREAD_LOCAL SliceWrite slice_write{};
 bool sends(const GradNode& node, size_t position) {
     if (&node != slice_write.inner) return gradient_wanted(node, position);
     const GradNode& write = *slice_write.node;
-    if (position == write.view_operand) return gradient_wanted(write, 0);
-    return gradient_wanted(write, position < write.view_operand ? position + 1 : position);
+    if (position == write.write->view_operand) return gradient_wanted(write, 0);
+    return gradient_wanted(write, position < write.write->view_operand ? position + 1 : position);
 }
 
 class SliceWriteScope {
   public:
     explicit SliceWriteScope(const GradNode& node)
-        : previous_(std::exchange(slice_write, SliceWrite{&node, node.inner.get()})) {}
+        : previous_(std::exchange(slice_write, SliceWrite{&node, node.inner()})) {}
     ~SliceWriteScope() { slice_write = previous_; }
     SliceWriteScope(const SliceWriteScope&) = delete;
 
@@ -118,11 +118,13 @@ Gradients collect(PyObject* returned, const GradNode& node, size_t expected) {
 }
 
 // A tensor that has only a shape and a dtype, for formulas that read no values.
-Ref<Tensor> shape_only(const OperandMeta& meta) {
+Ref<Tensor> shape_only(const GradNode& node, size_t operand) {
     static Ref<Storage> nothing = Storage::unbacked(0, Device{DeviceType::Meta, -1});
+    const OperandMeta& meta = node.operand_meta[operand];
+    const OperandLayout layout = node.layouts.empty() ? OperandLayout() : node.layouts[operand];
     return Tensor::make(nothing, meta.dtype, meta.sizes,
-                        meta.strides.size() == meta.sizes.size() ? meta.strides : contiguous_strides(meta.sizes),
-                        meta.offset);
+                        layout.strides.size() == meta.sizes.size() ? layout.strides : contiguous_strides(meta.sizes),
+                        layout.offset);
 }
 
 // What the formula gets as `out`: the result, all of them as a tuple, or None if it reads none.
@@ -155,7 +157,7 @@ Gradients apply_op(GradNode& node, Gradients& gradients) {
         if (node.operand_kind[i] == 1) value = PyRef(scalar_to_python(node.scalars[i]));
         else if (node.operand_kind[i] == 2) value = PyRef::borrow(Py_None);
         else if (node.saved[i].held()) value = PyRef(wrap_hook(unpack(node, node.saved[i])));
-        else value = PyRef(wrap_hook(shape_only(node.operand_meta[i])));
+        else value = PyRef(wrap_hook(shape_only(node, i)));
         if (!value) fail_python();
         if (list) {
             if (PyList_Append(operand_list.get(), value.get()) < 0) fail_python();
@@ -200,37 +202,38 @@ Ref<Tensor> mapped_as(Tensor& tensor, Tensor& like) {
 }
 
 Gradients apply_copy_slices(GradNode& node, Gradients& gradients) {
+    const WrittenView& write = *node.write;
     const OpDef &clone = op_named("_row_major"), &as_strided = op_named("as_strided"), &copy = op_named("copy"),
                 &fill = op_named("fill");
     Ref<Tensor> base_gradient, region;
     auto lay_out = [&](Tensor& gradient) {
-        if (is_contiguous(node.base_sizes, node.base_strides)) {
+        if (is_contiguous(write.base_sizes, write.base_strides)) {
             base_gradient = call_op(clone, {&gradient});
         } else {
             // The view's strides are those of the base's memory: lay the gradient out likewise.
-            auto [low, high] = element_span(node.base_sizes, node.base_strides, 0);
+            auto [low, high] = element_span(write.base_sizes, write.base_strides, 0);
             Ref<Tensor> memory = full_of({Dims{high - low}, gradient.dtype, home_of(gradient)}, 0);
             if (batch_level(gradient)) memory = mapped_as(*memory, gradient);
             base_gradient = call_op(as_strided, {memory.get()},
-                                    {value_of(node.base_sizes), value_of(node.base_strides), value_of(-low)});
+                                    {value_of(write.base_sizes), value_of(write.base_strides), value_of(-low)});
             Operand self, other;
             self.tensor = base_gradient.get();
             other.tensor = &gradient;
             call_op_inplace(copy, *base_gradient, {self, other});
         }
-        Ref<Tensor> seen = seen_as(base_gradient, node.inner->result_meta[0].dtype);
+        Ref<Tensor> seen = seen_as(base_gradient, write.inner->result_meta[0].dtype);
         region = call_op(
             as_strided, {seen.get()},
-            {value_of(node.view_sizes), value_of(node.view_strides), value_of(node.view_offset + seen->offset)});
+            {value_of(write.view_sizes), value_of(write.view_strides), value_of(write.view_offset + seen->offset)});
     };
     lay_out(*gradients[0]);
     Gradients inner_gradients{call_op(clone, {region.get()})};
     Gradients inner;
     {
         SliceWriteScope scope(node);
-        inner = apply_formula(*node.inner, inner_gradients);
+        inner = apply_formula(*write.inner, inner_gradients);
     }
-    const size_t old = node.view_operand;
+    const size_t old = write.view_operand;
     if (old < inner.size() && inner[old] && inner[old]->numel && inner[old]->dtype == gradients[0]->dtype &&
         batch_level(*inner[old]) && (batch_level(*base_gradient) != 1 || batch_level(*inner[old]) != 1))
         lay_out(*mapped_as(*gradients[0], *inner[old]));  // a sum's gradient is the same for all slices

@@ -96,8 +96,8 @@ bool makes_tensors_of_numbers(const OpDef& op) {
 
 bool shows_edge(const GradNode& node, size_t position) {
     // The view's old content comes first, which in the write's own node is operand `view_operand`.
-    if (node.type == GradNode::Type::CopySlices && position > 0 && node.inner)
-        return shows_edge(*node.inner, position <= node.view_operand ? position - 1 : position);
+    if (node.type == GradNode::Type::CopySlices && position > 0 && node.write)
+        return shows_edge(*node.write->inner, position <= node.write->view_operand ? position - 1 : position);
     if (node.type != GradNode::Type::Op || position >= node.operand_kind.size()) return true;
     if (node.operand_kind[position] == 1) return makes_tensors_of_numbers(*node.op);
     const DType dtype = node.operand_meta[position].dtype;

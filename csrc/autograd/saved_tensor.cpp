@@ -17,19 +17,21 @@ SavedTensor save(Tensor& value, bool is_output, uint32_t index) {
         saved.tensor = std::move(kept);
         return saved;
     }
-    if (!is_output) saved.edge = grad_edge(value);
+    auto made = std::make_unique<PackedTensor>();
+    if (!is_output) made->edge = grad_edge(value);
     PyRef hooks = PyRef::borrow(saved_tensor_hooks);
     PyRef given(wrap_hook(std::move(kept)));
     if (!given) fail_python();
     bool enabled = std::exchange(thread_settings.grad_enabled, false);
-    saved.packed = PyRef(PyObject_CallOneArg(PyTuple_GET_ITEM(hooks.get(), 0), given.get()));
+    made->packed = PyRef(PyObject_CallOneArg(PyTuple_GET_ITEM(hooks.get(), 0), given.get()));
     thread_settings.grad_enabled = enabled;
-    if (!saved.packed) fail_python();
+    if (!made->packed) fail_python();
     if (version_of(value) != saved.version)
         fail("A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook can not "
              "be modified by in-place operations as this can lead to unexpected side-effects. Please open an issue if "
              "you need to perform in-place operations on the input to a pack hook.");
-    saved.unpack = PyRef::borrow(PyTuple_GET_ITEM(hooks.get(), 1));
+    made->unpack = PyRef::borrow(PyTuple_GET_ITEM(hooks.get(), 1));
+    saved.packed = std::move(made);
     return saved;
 }
 
@@ -37,7 +39,12 @@ namespace {
 
 // The tensor that `unpack` gave back for what `pack` made, with the history of the one that was saved.
 Ref<Tensor> unpack_by_hook(GradNode& node, const SavedTensor& saved) {
-    PyRef returned(PyObject_CallOneArg(saved.unpack.get(), saved.packed.get()));
+    // The hook may free the graph.
+    PyRef unpack = PyRef::borrow(saved.packed->unpack.get()), packed = PyRef::borrow(saved.packed->packed.get());
+    const Edge edge = saved.packed->edge;
+    const bool is_output = saved.is_output;
+    const uint32_t index = saved.index;
+    PyRef returned(PyObject_CallOneArg(unpack.get(), packed.get()));
     if (!returned) fail_python();
     Tensor* given = unwrap_hook(returned.get());
     if (!given)
@@ -45,8 +52,8 @@ Ref<Tensor> unpack_by_hook(GradNode& node, const SavedTensor& saved) {
                   Py_TYPE(returned.get())->tp_name);
     Ref<Tensor> result = detach(*given);
     if (!is_floating(result->dtype) && !is_complex(result->dtype)) return result;
-    if (saved.is_output) set_history(*result, Ref<GradNode>::borrow(&node), saved.index);
-    else if (saved.edge.node) set_history(*result, saved.edge.node, saved.edge.index);
+    if (is_output) set_history(*result, Ref<GradNode>::borrow(&node), index);
+    else if (edge.node) set_history(*result, edge.node, edge.index);
     return result;
 }
 

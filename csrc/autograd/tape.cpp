@@ -76,51 +76,52 @@ bool saves_operand(const OpDef& op, size_t i, uint32_t reads) {
 
 }  // namespace
 
-Ref<GradNode> make_node(const Call& call, PooledVector<Edge> edges, const Ref<Tensor>* before) {
-    const OpDef& op = *call.op;
+Ref<GradNode> begin_node(const Call& call) {
     Ref<GradNode> node(new GradNode);
-    node->sequence = next_sequence();
-    node->op = &op;
-    if (__builtin_expect(thread_settings.forward_only, 0)) node->forward_only = true;
-    node->edges = std::move(edges);
-    uint32_t reads = formula_reads(op, [&](size_t k) { return static_cast<bool>(node->edges[k].node); });
-    size_t n = call.operand_count;
-    node->saved.resize(n);
-    node->operand_meta.resize(n);
-    node->scalars.resize(n);
-    node->operand_kind.resize(n);
+    node->op = call.op;
+    node->room(node->edges, call.operand_count).resize(call.operand_count);
+    return node;
+}
+
+void finish_node(GradNode& node, const Call& call, const Ref<Tensor>* before) {
+    const OpDef& op = *node.op;
+    node.sequence = next_sequence();
+    if (__builtin_expect(thread_settings.forward_only, 0)) node.forward_only = true;
+    uint32_t reads = formula_reads(op, [&](size_t k) { return static_cast<bool>(node.edges[k].node); });
+    const size_t n = call.operand_count;
+    node.room(node.saved, n).resize(n);
+    node.room(node.operand_meta, n);
+    node.room(node.operand_kind, n);
+    const bool is_view = op.kind == Kind::View;
+    if (is_view || op.kind == Kind::Contraction) node.layouts.resize(n);
     for (size_t i = 0; i < n; ++i) {
         const Operand& operand = call.operands[i];
         if (!operand.tensor) {
-            node->operand_kind[i] = operand.is_scalar ? 1 : 2;
-            node->scalars[i] = operand.scalar;
+            node.operand_kind.emplace_back(uint8_t{operand.is_scalar ? uint8_t{1} : uint8_t{2}});
+            node.operand_meta.emplace_back();
+            if (!operand.is_scalar) continue;
+            if (node.scalars.empty()) node.room(node.scalars, n).resize(n);
+            node.scalars[i] = operand.scalar;
             continue;
         }
         const Tensor& tensor = *operand.tensor;
-        OperandMeta& meta = node->operand_meta[i];
-        meta.sizes = tensor.sizes;
-        meta.dtype = tensor.dtype;
-        meta.device = home_of(tensor);
-        if (op.kind == Kind::View) {
-            meta.strides = tensor.strides;
-            meta.offset = tensor.offset;
-        } else if (op.kind == Kind::Contraction && tensor.ndim() == 2) {
-            meta.strides = tensor.strides;
-        }
+        node.operand_kind.emplace_back(uint8_t{0});
+        node.operand_meta.emplace_back(tensor.sizes, tensor.dtype, home_of(tensor));
+        if (is_view) node.layouts[i] = {tensor.strides, tensor.offset};
+        else if (!node.layouts.empty() && tensor.ndim() == 2) node.layouts[i].strides = tensor.strides;
         if (!saves_operand(op, i, reads)) continue;
         // What a transform records is its own; only what it gives may be differentiated again.
         if (tensor.is_inference && !transform)
             fail("Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode "
                  "in computation tracked by autograd. To work around this, you can make a clone to get a normal tensor "
                  "and use it in autograd, or use `no_grad()` instead of `inference_mode()`.");
-        node->saved[i] = save(before && before[i] ? *before[i] : *operand.tensor, false, 0);
-        node->saves = true;
+        node.saved[i] = save(before && before[i] ? *before[i] : *operand.tensor, false, 0);
+        node.saves = true;
     }
-    node->params.assign(call.params, call.params + call.param_count);
-    if (capture_sources && capture_source_hook) capture_source_hook(&node->source);
-    node->mark = call_mark;
-    if (anomaly.enabled) note_stack(*node);
-    return node;
+    if (call.param_count) node.room(node.params, call.param_count).assign(call.params, call.params + call.param_count);
+    if (capture_sources && capture_source_hook) capture_source_hook(&node.source);
+    node.mark = call_mark;
+    if (anomaly.enabled) note_stack(node);
 }
 
 namespace {
@@ -130,6 +131,7 @@ void save_outputs(GradNode& node, const Ref<Tensor>* results, size_t count) {
         !(formula_reads(*node.op, [&](size_t i) { return static_cast<bool>(node.edges[i].node); }) & 1))
         return;
     const bool all = node.op->vjp_saves_out == OpDef::Reads::All;
+    node.room(node.outputs, count);
     for (size_t i = 0; i < count; ++i)
         node.outputs.push_back(
             all || !is_floating(results[i]->dtype) ? save(*results[i], true, static_cast<uint32_t>(i)) : SavedTensor());
@@ -149,12 +151,10 @@ struct Before {
 };
 
 // Where the gradients of a call's operands go: of one in place as they were before the write.
-PooledVector<Edge> edges_of(const Call& call, Tensor* written) {
+void set_edges(GradNode& node, const Call& call, Tensor* written) {
     Before before(written);
-    PooledVector<Edge> edges(call.operand_count);
     for (size_t i = 0; i < call.operand_count; ++i)
-        if (edge_wanted(call.operands[i].tensor)) edges[i] = grad_edge(*call.operands[i].tensor);
-    return edges;
+        if (edge_wanted(call.operands[i].tensor)) node.edges[i] = grad_edge(*call.operands[i].tensor);
 }
 
 // Where a gradient goes that passes by the write.
@@ -167,8 +167,9 @@ PooledVector<Edge> edges_of(const Call& call, Tensor* written) {
 void record_on_view(Call& call, Tensor& view, const Ref<Tensor>* before) {
     Tensor& base = *view.base;
     (void)start_of_base(view, base);  // refuses what has none
-    PooledVector<Edge> edges = edges_of(call, &view);
-    Ref<GradNode> inner = make_node(call, std::move(edges), before);
+    Ref<GradNode> inner = begin_node(call);
+    set_edges(*inner, call, &view);
+    finish_node(*inner, call, before);
     inner->result_meta.push_back({view.sizes, view.dtype, home_of(view)});
     Ref<Tensor> written = Ref<Tensor>::borrow(&view);
     save_outputs(*inner, &written, 1);
@@ -250,9 +251,10 @@ void record(Call& call, Ref<Tensor>* results, Tensor* inplace) {
         record_on_view(call, *inplace, results);
         return;
     }
-    PooledVector<Edge> edges = edges_of(call, inplace);
-    if (__builtin_expect(inplace && thread_settings.forward_only, 0)) edges.push_back(edge_past(*inplace));
-    Ref<GradNode> node = make_node(call, std::move(edges), inplace ? results : nullptr);
+    Ref<GradNode> node = begin_node(call);
+    set_edges(*node, call, inplace);
+    if (__builtin_expect(inplace && thread_settings.forward_only, 0)) node->edges.push_back(edge_past(*inplace));
+    finish_node(*node, call, inplace ? results : nullptr);
     if (inplace) {
         node->passes = node->forward_only;
         node->result_meta.push_back({inplace->sizes, inplace->dtype, home_of(*inplace)});
@@ -261,8 +263,9 @@ void record(Call& call, Ref<Tensor>* results, Tensor* inplace) {
         set_history(*inplace, node, 0);
         return;
     }
+    node->room(node->result_meta, call.result_count);
     for (size_t i = 0; i < call.result_count; ++i) {
-        node->result_meta.push_back({results[i]->sizes, results[i]->dtype, home_of(*results[i])});
+        node->result_meta.emplace_back(results[i]->sizes, results[i]->dtype, home_of(*results[i]));
         if (is_floating(results[i]->dtype) || is_complex(results[i]->dtype))
             set_history(*results[i], node, static_cast<uint32_t>(i));
     }

@@ -17,16 +17,21 @@ struct Edge {
     uint32_t index = 0;  // which of the node's outputs
 };
 
-// A tensor kept for the backward pass, with the version it had.
-struct SavedTensor {
-    Ref<Tensor> tensor;  // null: only the meta was needed
-    uint32_t version = 0;
-    bool is_output = false;  // kept without its own history, which would be a reference cycle
-    bool had_history = false;  // an operand that is a result: one that has none any more was detached in place
-    uint32_t index = 0;      // of an output: which one
-    // Where saved_tensors_hooks were in force: what `pack` made of the tensor, `unpack`, and the tensor's history.
+// Of a tensor that was saved while saved_tensors_hooks were in force: what `pack` made of it, `unpack`, and its
+// history.
+struct PackedTensor {
     PyRef packed{}, unpack{};
     Edge edge{};
+};
+
+// A tensor kept for the backward pass, with the version it had.
+struct SavedTensor {
+    Ref<Tensor> tensor;  // null: only the meta was needed, or it is packed
+    std::unique_ptr<PackedTensor> packed;
+    uint32_t version = 0;
+    uint32_t index = 0;      // of an output: which one
+    bool is_output = false;  // kept without its own history, which would be a reference cycle
+    bool had_history = false;  // an operand that is a result: one that has none any more was detached in place
     bool held() const { return tensor || packed; }
 };
 
@@ -50,8 +55,19 @@ struct OperandMeta {
     Dims sizes;
     DType dtype{};
     Device device{};
-    Dims strides{};  // of views, and of matrices in products
+};
+
+struct OperandLayout {
+    Dims strides;  // empty: as if contiguous
     int64_t offset = 0;
+};
+
+// Of a write in place to a view: the call's own node, and the geometry of the view and of its base.
+struct WrittenView {
+    Ref<GradNode> inner;
+    Dims view_sizes, view_strides, base_sizes, base_strides;
+    int64_t view_offset = 0;
+    uint32_t view_operand = 0;  // which of the inner call's operands is the old content of the view
 };
 
 // Where a recorded or profiled call stands in the user's program; unresolved until somebody asks.
@@ -73,23 +89,20 @@ struct GradNode {
     bool kept : 1 = false;  // released by a pass that goes backward; what it saved is there for those that go forward
     uint64_t sequence = 0;  // creation order: the engine runs the latest first
     const OpDef* op = nullptr;
-    PooledVector<Edge> edges;  // one per operand; null node: no gradient wanted
-    PooledVector<SavedTensor> saved;  // per operand
-    PooledVector<OperandMeta> operand_meta;  // per operand
-    PooledVector<Scalar> scalars;  // per operand, where it was a number
-    PooledVector<uint8_t> operand_kind;  // 0 tensor, 1 number, 2 none
-    PooledVector<Value> params;
-    PooledVector<SavedTensor> outputs;  // all results, if the formula reads them
-    PooledVector<OperandMeta> result_meta;
+    LentVector<Edge> edges;  // one per operand; null node: no gradient wanted
+    LentVector<SavedTensor> saved;  // per operand
+    LentVector<OperandMeta> operand_meta;  // per operand
+    LentVector<OperandLayout> layouts;  // per operand of views and products; else none
+    LentVector<Scalar> scalars;  // per operand, if one of them is a number
+    LentVector<uint8_t> operand_kind;  // 0 tensor, 1 number, 2 none
+    LentVector<Value> params;
+    LentVector<SavedTensor> outputs;  // all results, if the formula reads them
+    LentVector<OperandMeta> result_meta;
     // Accumulate: the leaf, not owned (its AutogradMeta owns this node).
     Tensor* leaf = nullptr;
     // The same where hooks of this node wait for its gradient and nobody else has it: owned, and doesn't own the node.
     Ref<Tensor> kept_leaf;
-    // CopySlices: the inner call's node and the geometry of the written view and its base.
-    Ref<GradNode> inner;
-    Dims view_sizes, view_strides, base_sizes, base_strides;
-    int64_t view_offset = 0;
-    uint32_t view_operand = 0;  // which of the inner call's operands is the old content of the view
+    std::unique_ptr<WrittenView> write;  // of CopySlices
     // Python: called with the gradients of the results, gives those of the operands.
     PyObject* callable = nullptr;
     std::vector<Hook> hooks;
@@ -99,9 +112,31 @@ struct GradNode {
     PyObject* pyobject = nullptr;  // the Python object of this node while it lives; borrowed
     PyObject* trace = nullptr;  // in anomaly mode: the text of the stack of the forward call
 
+    GradNode() {}  // not `= default`, by which `new GradNode()` would zero the memory
+    GradNode(const GradNode&) = delete;
+    GradNode* inner() const { return write ? write->inner.get() : nullptr; }
+
     static void destroy(GradNode* node);
     static void* operator new(size_t) { return Freelist<GradNode>::take(); }
     static void operator delete(void* memory) { Freelist<GradNode>::give(memory); }
+
+    // Room for so many elements of a vector that has none yet, within the node while there is some.
+    template <class T>
+    LentVector<T>& room(LentVector<T>& vector, size_t count) {
+        const size_t bytes = (count * sizeof(T) + 7) & ~size_t{7};
+        if (__builtin_expect(bytes > kBytes - used_, 0)) {
+            vector.reserve(count);
+        } else {
+            vector.lend(memory_ + used_, count);
+            used_ += static_cast<uint32_t>(bytes);
+        }
+        return vector;
+    }
+
+  private:
+    static constexpr size_t kBytes = 416;  // what a call of two operands needs
+    uint32_t used_ = 0;
+    alignas(8) unsigned char memory_[kBytes];
 };
 
 struct AutogradMeta {
@@ -172,8 +207,10 @@ void set_history(Tensor& tensor, Ref<GradNode> node, uint32_t index);
 // view is one to its base.
 void rebase_history(Tensor& tensor, const Ref<GradNode>& node, uint32_t index, size_t operand);
 uint64_t next_sequence();
-// The node of one call, its edges from `edges`. `before` has what in-place calls overwrote, per operand.
-Ref<GradNode> make_node(const Call& call, PooledVector<Edge> edges, const Ref<Tensor>* before = nullptr);
+// The node of one call, so far with null edges; and the rest of it, once these are set. `before` has what in-place
+// calls overwrote, per operand.
+Ref<GradNode> begin_node(const Call& call);
+void finish_node(GradNode& node, const Call& call, const Ref<Tensor>* before = nullptr);
 // Throws if gradients of a write to `view` couldn't be followed.
 void check_written_view(const Tensor& view);
 // Throws if a tensor that wants gradients may not be written: a leaf, a view of one, or what the above refuses.

@@ -42,7 +42,9 @@ Ref<GradNode> view_node(const OpDef& op, Tensor& operand, const Tensor& result, 
     call.operand_count = 1;
     call.params = params;
     call.param_count = op.param_args.size();
-    Ref<GradNode> node = make_node(call, {std::move(edge)});
+    Ref<GradNode> node = begin_node(call);
+    node->edges[0] = std::move(edge);
+    finish_node(*node, call);
     node->forward_only = false;  // whether its base has a gradient is up to the base
     node->result_meta.push_back({result.sizes, result.dtype, home_of(result)});
     return node;
@@ -106,13 +108,9 @@ Ref<GradNode> copy_slices(Tensor& view, Tensor& base, const Ref<GradNode>& inner
     node->sequence = next_sequence();
     node->op = inner->op;
     node->edges.push_back(grad_edge(base));
-    node->inner = inner;
     node->forward_only = inner->forward_only;
-    node->view_sizes = view.sizes;
-    node->view_strides = view.strides;
-    node->view_offset = view.offset - start_of_base(view, base);
-    node->base_sizes = base.sizes;
-    node->base_strides = base.strides;
+    node->write.reset(new WrittenView{inner, view.sizes, view.strides, base.sizes, base.strides,
+                                      view.offset - start_of_base(view, base)});
     node->result_meta.push_back({base.sizes, base.dtype, home_of(base)});
     return node;
 }
@@ -157,7 +155,7 @@ void rebase_history(Tensor& tensor, const Ref<GradNode>& node, uint32_t index, s
     if (!tensor.base) return set_history(tensor, node, index);
     Tensor& base = *tensor.base;
     Ref<GradNode> written = copy_slices(tensor, base, node);
-    written->view_operand = static_cast<uint32_t>(operand);
+    written->write->view_operand = static_cast<uint32_t>(operand);
     for (size_t i = 0; i < node->edges.size(); ++i)
         if (i != operand) written->edges.push_back(node->edges[i]);
     if ((written->passes = written->forward_only)) written->edges.push_back(Edge(written->edges[0]));

@@ -59,7 +59,7 @@ struct OpDef {
     // Which arguments of `vjp(g, out, *operands, **params)` it reads; the rest are not saved.
     enum class Reads : uint8_t { Nothing, All, Places };  // of the results; places are those of integers
     Reads vjp_saves_out = Reads::Nothing;
-    std::vector<bool> vjp_saves_operand;
+    std::vector<uint8_t> vjp_saves_operand;
     // Per operand, what its gradient is computed from: bit 0 the result, bit 1 + i operand i. Empty: from all that's
     // read.
     std::vector<uint32_t> vjp_reads;

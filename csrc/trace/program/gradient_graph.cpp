@@ -63,11 +63,14 @@ void GradientGraph::add(const Dims& dims) {
 
 void GradientGraph::add(const OperandMeta& meta) {
     if (!on_cpu(meta.device)) refuse();
-    add(static_cast<uint64_t>(meta.dtype) | meta.sizes.size() << 8 | meta.strides.size() << 32);
+    add(static_cast<uint64_t>(meta.dtype) | meta.sizes.size() << 8);
     add(meta.sizes);
-    if (meta.strides.empty()) return;
-    add(meta.strides);
-    add(static_cast<uint64_t>(meta.offset));
+}
+
+void GradientGraph::add(const OperandLayout& layout) {
+    add(layout.strides.size());
+    add(layout.strides);
+    add(static_cast<uint64_t>(layout.offset));
 }
 
 void GradientGraph::add(const Value& value) {
@@ -128,6 +131,7 @@ void GradientGraph::add_formula(const GradNode& node) {
         add(node.operand_kind[i]);
         if (node.operand_kind[i] == 0) {
             add(node.operand_meta[i]);
+            if (!node.layouts.empty()) add(node.layouts[i]);
             add(node.saved[i]);
         } else if (node.operand_kind[i] == 1) {
             const Scalar& scalar = node.scalars[i];

@@ -50,6 +50,7 @@ class GradientGraph {
     void add(uint64_t word) { words.push_back(word); }
     void add(const Dims& dims);
     void add(const OperandMeta& meta);
+    void add(const OperandLayout& layout);
     void add(const Value& value);
     void add(const SavedTensor& saved);
     void add(Tensor& tensor, uint64_t flags);

@@ -18,15 +18,15 @@ Ref<GradNode> common_part(const GradNode& node) {
     same->saves = node.saves;
     same->op = node.op;
     same->operand_meta = node.operand_meta;
+    same->layouts = node.layouts;
     same->scalars = node.scalars;
     same->operand_kind = node.operand_kind;
     same->params = node.params;
     same->result_meta = node.result_meta;
-    same->view_sizes = node.view_sizes;
-    same->view_strides = node.view_strides;
-    same->base_sizes = node.base_sizes;
-    same->base_strides = node.base_strides;
-    same->view_offset = node.view_offset;
+    if (const WrittenView* write = node.write.get()) {
+        same->write = std::make_unique<WrittenView>(*write);
+        same->write->inner = nullptr;
+    }
     same->source = {Py_XNewRef(node.source.code), node.source.lasti};
     same->mark = node.mark;
     return same;
@@ -188,7 +188,7 @@ void History::look_into(size_t number) {
     for (const Edge& one : met.edges) form.edges.push_back(edge(one));
     for (const SavedTensor& one : met.saved) form.saved.push_back(saved(one));
     for (const SavedTensor& one : met.outputs) form.outputs.push_back(saved(one));
-    if (met.inner) form.inner = node(*met.inner);
+    if (GradNode* inner = met.inner()) form.inner = node(*inner);
     nodes_[number] = std::move(form);
 }
 
@@ -322,7 +322,7 @@ void History::connect(const Nodes& nodes, Tensor* const* arguments, const std::v
         for (const SavedForm& one : form.saved) node.saved.push_back(saved_of(one));
         node.outputs.reserve(form.outputs.size());
         for (const SavedForm& one : form.outputs) node.outputs.push_back(saved_of(one));
-        if (form.inner != kNone) node.inner = nodes[static_cast<size_t>(form.inner)];
+        if (form.inner != kNone) node.write->inner = nodes[static_cast<size_t>(form.inner)];
     }
 }
 
