@@ -42,9 +42,9 @@ def _handle(tensor: Any) -> Any:
     """Another object of the same contents, without history."""
     if not _C.is_sparse_storage(tensor):
         return _C.detach_handle(tensor)
-    from minitensor.sparse.tensor import raw
+    from minitensor.sparse.tensor import SparseTensor, raw
 
-    return raw(tensor._pattern, tensor._elements)
+    return raw(tensor._pattern, tensor._elements) if isinstance(tensor, SparseTensor) else tensor.detach()
 
 
 class Saved:

@@ -112,7 +112,10 @@ class _Pickler(pickle._Pickler):
     def reduce_sparse(self, tensor: Any) -> Any:
         """As PyTorch writes them: whether a gradient is wanted is not kept, but of parameters."""
         from minitensor.nn.parameter import Parameter
+        from minitensor.sparse.tensor import SparseTensor
 
+        if not isinstance(tensor, SparseTensor):  # a class that says itself how it is pickled
+            return NotImplemented
         if isinstance(tensor, Parameter):
             return _REBUILD_PARAMETER, (tensor.detach(), tensor.requires_grad, OrderedDict())
         pattern = tensor._pattern

@@ -17,10 +17,17 @@ from minitensor.sparse.conversion import to_dense
 from minitensor.sparse.diagonals import spdiags
 from minitensor.sparse.invariants import check_sparse_tensor_invariants
 from minitensor.sparse.reductions import log_softmax, softmax
+from minitensor.sparse.semi_structured import (
+    SparseSemiStructuredTensor,
+    SparseSemiStructuredTensorCUSPARSELT,
+    SparseSemiStructuredTensorCUTLASS,
+    to_sparse_semi_structured,
+)
 
 __all__ = [
+    "SparseSemiStructuredTensor", "SparseSemiStructuredTensorCUSPARSELT", "SparseSemiStructuredTensorCUTLASS",
     "addmm", "as_sparse_gradcheck", "check_sparse_tensor_invariants", "log_softmax", "mm", "sampled_addmm", "softmax",
-    "solve", "spdiags", "sum",
+    "solve", "spdiags", "sum", "to_sparse_semi_structured",
 ]  # fmt: skip
 
 

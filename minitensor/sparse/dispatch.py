@@ -9,12 +9,12 @@ from typing import Any
 from minitensor import _C
 from minitensor.sparse.tensor import NAMES, SparseTensor, is_sparse, put
 
-__all__ = ["HANDLERS", "call", "handler", "refuse"]
+__all__ = ["HANDLERS", "PASSED", "attribute_name", "call", "handler", "refuse"]
 
 Tensor = _C.Tensor
 
 # What C++ knows of every tensor.
-_PASSED = frozenset((
+PASSED = frozenset((
     "shape", "size", "dim", "ndim", "ndimension", "dtype", "device", "requires_grad", "requires_grad_", "grad",
     "grad_fn", "is_leaf", "retain_grad", "retains_grad", "register_hook", "register_post_accumulate_grad_hook",
     "backward", "is_floating_point", "is_complex", "is_inference", "is_signed", "element_size", "itemsize",
@@ -68,7 +68,7 @@ def refuse(name: str, tensor: Any) -> NotImplementedError:
     return NotImplementedError(f"'{name}' is not implemented for tensors of {kind}; to_dense() gives one that it takes")
 
 
-def _attribute(access: Any) -> str:
+def attribute_name(access: Any) -> str:
     """The name of an attribute, by the `__get__` or the like of what stands for it."""
     found = getattr(access.__self__, "__name__", None)
     if found is None:  # a property
@@ -107,7 +107,7 @@ def call(func: Any, types: Any, args: Any, kwargs: Any) -> Any:
     name = func.__name__
     access = ""
     if name in ("__get__", "__set__", "__delete__"):
-        name, access = _attribute(func), name
+        name, access = attribute_name(func), name
     with _C.DisableTorchFunctionSubclass():
         if access == "__get__":
             name = f"get {name}" if f"get {name}" in handlers() else name
@@ -116,7 +116,7 @@ def call(func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         known = handlers().get(name)
         if known is not None:
             return _checked(known, name, args[:1] if access and access != "__set__" else args, kwargs)
-        if name in _PASSED:
+        if name in PASSED:
             return func(*args, **kwargs)
         if name.endswith("_") and not name.endswith("__") and name[:-1] in IN_PLACE:
             return _checked(functools.partial(_in_place, name), name, args, kwargs)

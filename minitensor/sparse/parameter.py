@@ -20,4 +20,8 @@ SparseParameter.__module__ = "minitensor.nn.parameter"
 
 def sparse_parameter(data: Any, requires_grad: bool) -> Any:
     """A parameter over the components of a sparse tensor, without its history."""
+    if not isinstance(data, SparseTensor):
+        from minitensor.sparse.semi_structured import as_parameter
+
+        return as_parameter(data, requires_grad)
     return raw(data._pattern, data._elements, SparseParameter).requires_grad_(requires_grad)

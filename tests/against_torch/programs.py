@@ -47,13 +47,6 @@ REASONS: tuple[tuple[str, dict[str, str]], ...] = (
         "function can be pickled with its code",
         {"compiler": "load_compiled_function"},
     ),
-    (
-        "two of four elements zero, for the tensor cores of GPUs: PyTorch has it on CUDA only",
-        {
-            "sparse": "SparseSemiStructuredTensor SparseSemiStructuredTensorCUSPARSELT "
-            "SparseSemiStructuredTensorCUTLASS to_sparse_semi_structured"
-        },
-    ),
     ("groups of all backends are of one class, `ProcessGroup`", {"distributed": "ProcessGroupGloo"}),
     (
         "NCCL's, which goes on without ranks that died; here the launcher starts all again",
