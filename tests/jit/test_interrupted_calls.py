@@ -9,6 +9,7 @@ from interrupts import InterruptionError, Interrupts
 from recording import recorded
 
 import minitensor as mt
+from minitensor import extend
 from minitensor_jit import api
 from minitensor_jit.state import observer
 
@@ -198,3 +199,38 @@ def test_handlers_of_the_program_wait_for_what_is_being_computed(place, options)
         C._arm_fault("", -1)
         signal.signal(signal.SIGINT, previous)
     assert seen == [[2 * n * (n + 1) for n in range(5)]]
+
+
+@pytest.mark.at_once(reason="it records by itself")
+@pytest.mark.parametrize("at", [1, 2])
+def test_ctrl_c_waits_while_what_an_error_left_is_computed(own_rows, at):
+    """What doesn't depend on the op that failed can't be asked for again: even Python's own handler waits."""
+
+    def kernel(x):
+        raise ValueError("on purpose")
+
+    fails = extend.op(f"fails_alone_{at}(Tensor input)", elementwise=True)(kernel)
+    x, w, left = mt.arange(3.0), mt.zeros(3), []
+
+    def work():
+        with recorded(min_cluster_size=100):
+            left.append(fails(x))
+            left.append(x * 2)
+            w.add_(left[1])
+            C._arm_fault("kernel", at, True)
+            with pytest.raises(ValueError, match="on purpose"):
+                w.tolist()
+            left.append("the interruption comes before the program goes on")
+
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            work()
+        assert C._fault_passages() == 3
+    finally:
+        C._arm_fault("", -1)
+        signal.signal(signal.SIGINT, previous)
+    failed, y = left
+    assert y.tolist() == w.tolist() == [0, 2, 4]
+    with pytest.raises(RuntimeError, match="on purpose"):
+        failed.tolist()

@@ -486,3 +486,69 @@ def test_pipes_keep_clear_of_the_numbers_that_the_helper_uses():
     finally:
         for end in held:
             os.close(end)
+
+
+@pytest.fixture
+def sent(tmp_path, monkeypatch):
+    """Jobs of this process, as if it had begun under its options: what a pipe that no helper reads gets."""
+    reads, writes = os.pipe()
+    os.set_blocking(reads, False)
+    monkeypatch.setattr(programs, "begun", programs.Begun(_C.options_id(), str(tmp_path)))
+    monkeypatch.setattr(background_process, "_jobs", writes)
+    monkeypatch.setattr(background_process, "_pid", os.getpid())
+    monkeypatch.setattr(background_process, "forget", lambda: None)
+
+    def lines():
+        try:
+            return os.read(reads, 1 << 12).decode().splitlines()
+        except BlockingIOError:
+            return []
+
+    lines.close = lambda: os.close(reads)
+    yield lines
+    os.close(writes)
+
+
+def test_a_job_is_a_file_that_the_helper_is_told(sent, tmp_path):
+    assert background_process.submit(7, b"signature", ("described",)) is True
+    (line,) = sent()
+    number, path = line.split(" ", 1)
+    assert number == "7"
+    assert Path(path).parent == tmp_path
+    assert Path(path).stat().st_mode & 0o777 == 0o600
+    flags = programs.begun.flags
+    assert pickle.loads(Path(path).read_bytes()) == (flags, str(tmp_path), b"signature", ("described",))
+    assert background_process.submit(8, b"signature", ()) is True
+    assert sent()[0] != path  # each has its own
+    sent.close()
+
+
+@pytest.mark.parametrize(
+    "unfit",
+    [
+        lambda patch, _: patch.setattr(programs, "begun", None),
+        lambda patch, _: patch.setattr(programs.begun, "folder", None),
+        lambda patch, _: patch.setattr(programs.begun, "number", _C.options_id() + 1),
+        lambda patch, _: patch.delattr(os, "posix_spawn"),
+        lambda patch, _: patch.setattr(sys, "executable", ""),
+        lambda _, folder: folder.chmod(0o777),
+        lambda patch, folder: patch.setattr(programs.begun, "folder", str(folder / "file")),
+    ],
+    ids=["no program", "no folder", "other options", "no spawn", "no python", "not private", "no directory"],
+)
+def test_no_helper_is_asked_where_none_can_answer(sent, tmp_path, monkeypatch, unfit):
+    (tmp_path / "file").touch()
+    with monkeypatch.context() as patch:
+        unfit(patch, tmp_path)
+        assert background_process.submit(7, b"signature", ()) is False
+    assert not sent()
+    assert [file.name for file in tmp_path.iterdir()] == ["file"]
+    sent.close()
+
+
+def test_a_job_that_nobody_takes_leaves_no_file(sent, tmp_path, monkeypatch):
+    started = []
+    monkeypatch.setattr(background_process, "_start", lambda: started.append(1))
+    sent.close()  # the helper has gone: each write is an error
+    assert background_process.submit(7, b"signature", ()) is False
+    assert list(tmp_path.iterdir()) == []
