@@ -5,9 +5,12 @@ its lines with `+` after the line before them. Blocks with `in=copy` are one scr
 printed.
 """
 
+import os
+import shlex
 import shutil
 import subprocess
 import sys
+import sysconfig
 
 import pytest
 
@@ -47,6 +50,8 @@ def test_what_is_added_works(copy):
     script, expected = [], []
     for block in blocks(DOCUMENT):
         if "add" in block.attributes:
+            if block.attributes["add"].startswith("csrc/"):
+                continue
             add(copy / block.attributes["add"], block)
         elif "in" in block.attributes:
             script.append(f"{block.text}\nprint({END!r}, flush=True)\n")
@@ -61,6 +66,60 @@ def test_what_is_added_works(copy):
     assert done.returncode == 0, done.stderr
     for wanted, printed in zip(expected, done.stdout.split(f"{END}\n"), strict=False):
         assert unmatched(wanted, printed) is None, f"expected\n{wanted}\nprinted\n{printed}"
+
+
+def compile_file(folder, name, output):
+    """What the compiler says of a file of the copied sources; empty if it has an object."""
+    command = [*shlex.split(os.environ.get("CXX", "g++")), "-std=c++20", "-O0", "-w", "-Icsrc", "-DMT_TARGET_BASELINE"]
+    command += ["-isystem", sysconfig.get_path("include"), "-c", name, "-o", str(output)]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert (done.returncode == 0) == output.exists()
+    return done.stderr
+
+
+@pytest.fixture
+def csrc(tmp_path):
+    if shutil.which(shlex.split(os.environ.get("CXX", "g++"))[0]) is None:
+        pytest.skip("there is no compiler")
+    shutil.copytree(ROOT / "csrc", tmp_path / "csrc")
+    return tmp_path
+
+
+def test_cpp_that_is_added_compiles(csrc):
+    files = []
+    for block in blocks(DOCUMENT):
+        file = block.attributes.get("add", "")
+        if file.startswith("csrc/"):
+            add(csrc / file, block)
+            files.append(file)
+    sources = [file for file in files if file.endswith(".cpp")]
+    assert len(files) == 2
+    assert len(sources) == 1
+    assert compile_file(csrc, sources[0], csrc / "out.o") == ""
+    assert b"isru" in (csrc / "out.o").read_bytes()
+
+
+ROWS = "csrc/kernels/cpu/elementwise/rows.h"
+FUNCTIONS = "csrc/kernels/cpu/pointwise/vector_functions.cpp"
+LOOPS = "csrc/kernels/cpu/elementwise/loops.cpp"
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "wrong", "compiled", "message"),
+    [
+        (FUNCTIONS, "(unary_loop, MT_MATH(erf))", "(binary_loop, MT_MATH(erf))", FUNCTIONS, "no match"),
+        (FUNCTIONS, '{"erfc",', '{"erf",', FUNCTIONS, "names_differ"),
+        (ROWS, '"isinf", Bool', '"isinf", Same', LOOPS, "what isinf gives, and what its row says"),
+        (ROWS, "MT_UNARY(Exp,", "MT_UNARY(Exq,", LOOPS, "Exq"),
+        (ROWS, "MT_BINARY(Maximum,", "MT_ARITHMETIC(Maximum,", LOOPS, "rows of arithmetic come before the other ones"),
+        (ROWS, '"ge", Bool', '"gt", Bool', LOOPS, "every op has one row"),
+    ],
+)
+def test_a_row_that_does_not_go_together_is_refused(csrc, file, line, wrong, compiled, message):
+    text = (csrc / file).read_text()
+    assert text.count(line) == 1
+    (csrc / file).write_text(text.replace(line, wrong))
+    assert message in compile_file(csrc, compiled, csrc / "out.o")
 
 
 def test_a_place_that_is_gone_is_noticed(tmp_path):

@@ -44,7 +44,7 @@ __attribute__((noinline)) void general_binary(BinaryOp op, DType result, Call& c
     LoopOperand operands[2];
     for (size_t i = 0; i < 2; ++i) {
         // As in PyTorch, the second operand of float16 arithmetic keeps its precision if it is a single number.
-        bool wide = i == 1 && op <= BinaryOp::FloorDivide && is_floating(compute);
+        bool wide = i == 1 && is_arithmetic(op) && is_floating(compute);
         if (call.operands[i].tensor) {
             operands[i] = operand_of(call.in(i), wide && call.in(i).numel == 1 ? loop : compute);
         } else {
@@ -106,7 +106,7 @@ template <BinaryOp op> void binary(Call& call) {
 }
 
 // A number as exponent for which the power is a short product, root or quotient.
-void pow(Call& call) {
+template <BinaryOp op> void pow(Call& call) {
     const Operand& exponent = call.operands[1];
     if (exponent.is_scalar && call.operands[0].tensor) {
         double e = exponent.scalar.imag == 0.0 ? exponent.scalar.as_double() : NAN;
@@ -126,37 +126,18 @@ void pow(Call& call) {
     run_loop(powers, call);
 }
 
-// Of floats in vectors, of integers by elementwise.h's loops.
+// Of floats in vectors, of integers by the loops of the row.
 template <BinaryOp op> void division(Call& call) {
     if (!is_floating(call.compute)) return binary<op>(call);
     static const NamedLoop& loop = *find_loop(op == BinaryOp::Remainder ? "remainder" : "floor_divide");
-    run_loop(loop, call);
+    run_loop(loop, call, op == BinaryOp::FloorDivide ? KeptNumber{.operand = 1, .of_tensors = true} : KeptNumber{});
 }
 
-const RegisterNative registered{Takes::Any,
-                                {
-                                    {"add", infer_binary, binary<BinaryOp::Add>},
-                                    {"sub", infer_sub, binary<BinaryOp::Sub>},
-                                    {"mul", infer_binary, binary<BinaryOp::Mul>},
-                                    {"div", infer_div, binary<BinaryOp::Div>},
-                                    {"floor_divide", infer_floor_divide, division<BinaryOp::FloorDivide>},
-                                    {"remainder", infer_remainder, division<BinaryOp::Remainder>},
-                                    {"pow", infer_pow, pow},
-                                    {"maximum", infer_extreme_of_two, binary<BinaryOp::Maximum>},
-                                    {"minimum", infer_extreme_of_two, binary<BinaryOp::Minimum>},
-                                    {"eq", infer_compare, binary<BinaryOp::Eq>, Takes::Stored},
-                                    {"ne", infer_compare, binary<BinaryOp::Ne>, Takes::Stored},
-                                    {"lt", infer_compare, binary<BinaryOp::Lt>},
-                                    {"le", infer_compare, binary<BinaryOp::Le>},
-                                    {"gt", infer_compare, binary<BinaryOp::Gt>},
-                                    {"ge", infer_compare, binary<BinaryOp::Ge>},
-                                    {"logical_and", infer_logical, binary<BinaryOp::LogicalAnd>},
-                                    {"logical_or", infer_logical, binary<BinaryOp::LogicalOr>},
-                                    {"logical_xor", infer_logical, binary<BinaryOp::LogicalXor>},
-                                    {"bitwise_and", infer_bitwise_and, binary<BinaryOp::BitwiseAnd>},
-                                    {"bitwise_or", infer_bitwise_or, binary<BinaryOp::BitwiseOr>},
-                                    {"bitwise_xor", infer_bitwise_xor, binary<BinaryOp::BitwiseXor>},
-                                }};
+const RegisterNative registered{
+#define MT_BINARY(functor, op, result, inference, kernel, takes, ...) \
+    {op, inference, kernel<BinaryOp::functor>, Takes::takes},
+#include "kernels/cpu/elementwise/rows.h"
+};
 
 }  // namespace
 }  // namespace mt::cpu

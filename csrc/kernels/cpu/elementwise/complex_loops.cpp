@@ -75,35 +75,35 @@ BinaryFn binary_of(BinaryOp op) {
 }
 
 template <class Z>
-UnaryFn function_of(std::string_view name) {
-#define MT_FUNCTION(f) \
-    if (name == #f) return unary_loop<Z, [](Z z) { return cm::f(z); }>;
-    MT_FUNCTION(sin)
-    MT_FUNCTION(cos)
-    MT_FUNCTION(tan)
-    MT_FUNCTION(asin)
-    MT_FUNCTION(acos)
-    MT_FUNCTION(atan)
-    MT_FUNCTION(sinh)
-    MT_FUNCTION(cosh)
-    MT_FUNCTION(asinh)
-    MT_FUNCTION(acosh)
-    MT_FUNCTION(atanh)
-    MT_FUNCTION(exp2)
-    MT_FUNCTION(expm1)
-    MT_FUNCTION(log1p)
-    MT_FUNCTION(log2)
-    MT_FUNCTION(log10)
-    MT_FUNCTION(sinc)
-#undef MT_FUNCTION
-    if (name == "silu") return unary_loop<Z, [](Z z) { return cm::mul(z, cm::sigmoid(z)); }>;
+UnaryFn function_of(ComplexFunction function) {
+    switch (function) {
+        case ComplexFunction::None: return nullptr;
+        case ComplexFunction::Sin: return unary_loop<Z, [](Z z) { return cm::sin(z); }>;
+        case ComplexFunction::Cos: return unary_loop<Z, [](Z z) { return cm::cos(z); }>;
+        case ComplexFunction::Tan: return unary_loop<Z, [](Z z) { return cm::tan(z); }>;
+        case ComplexFunction::Asin: return unary_loop<Z, [](Z z) { return cm::asin(z); }>;
+        case ComplexFunction::Acos: return unary_loop<Z, [](Z z) { return cm::acos(z); }>;
+        case ComplexFunction::Atan: return unary_loop<Z, [](Z z) { return cm::atan(z); }>;
+        case ComplexFunction::Sinh: return unary_loop<Z, [](Z z) { return cm::sinh(z); }>;
+        case ComplexFunction::Cosh: return unary_loop<Z, [](Z z) { return cm::cosh(z); }>;
+        case ComplexFunction::Asinh: return unary_loop<Z, [](Z z) { return cm::asinh(z); }>;
+        case ComplexFunction::Acosh: return unary_loop<Z, [](Z z) { return cm::acosh(z); }>;
+        case ComplexFunction::Atanh: return unary_loop<Z, [](Z z) { return cm::atanh(z); }>;
+        case ComplexFunction::Exp2: return unary_loop<Z, [](Z z) { return cm::exp2(z); }>;
+        case ComplexFunction::Expm1: return unary_loop<Z, [](Z z) { return cm::expm1(z); }>;
+        case ComplexFunction::Log1p: return unary_loop<Z, [](Z z) { return cm::log1p(z); }>;
+        case ComplexFunction::Log2: return unary_loop<Z, [](Z z) { return cm::log2(z); }>;
+        case ComplexFunction::Log10: return unary_loop<Z, [](Z z) { return cm::log10(z); }>;
+        case ComplexFunction::Sinc: return unary_loop<Z, [](Z z) { return cm::sinc(z); }>;
+        case ComplexFunction::Silu: return unary_loop<Z, [](Z z) { return cm::mul(z, cm::sigmoid(z)); }>;
+    }
     return nullptr;
 }
 
 }  // namespace
 
-UnaryFn complex_function(std::string_view name, DType dtype) {
-    return dtype == DType::C64 ? function_of<complex64>(name) : function_of<complex128>(name);
+UnaryFn complex_function(ComplexFunction function, DType dtype) {
+    return dtype == DType::C64 ? function_of<complex64>(function) : function_of<complex128>(function);
 }
 UnaryFn complex_unary(UnaryOp op, DType dtype) {
     return dtype == DType::C64 ? unary_of<complex64>(op) : unary_of<complex128>(op);

@@ -1,8 +1,6 @@
 // The loops of complex numbers, compiled once.
 #pragma once
 
-#include <string_view>
-
 #include "kernels/cpu/elementwise/loops.h"
 
 namespace mt::cpu {
@@ -11,8 +9,30 @@ namespace mt::cpu {
 UnaryFn complex_unary(UnaryOp op, DType dtype);
 BinaryFn complex_binary(BinaryOp op, DType dtype);
 
-// The loop of one tensor by the op's name, for those of pointwise.h's functions that complex numbers have.
-UnaryFn complex_function(std::string_view name, DType dtype);
+// Those of pointwise.h's functions that complex numbers have.
+enum class ComplexFunction : uint8_t {
+    None,
+    Sin,
+    Cos,
+    Tan,
+    Asin,
+    Acos,
+    Atan,
+    Sinh,
+    Cosh,
+    Asinh,
+    Acosh,
+    Atanh,
+    Exp2,
+    Expm1,
+    Log1p,
+    Log2,
+    Log10,
+    Sinc,
+    Silu,
+};
+// Null for None.
+UnaryFn complex_function(ComplexFunction function, DType dtype);
 
 // The dtype that a loop of `op` over `dtype` gives.
 inline DType loop_result(UnaryOp op, DType dtype) {

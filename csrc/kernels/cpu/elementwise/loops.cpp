@@ -250,53 +250,49 @@ bool stream_binary_loop(void* out, const void* lhs, const void* rhs, int64_t n, 
     binary_loop<Op, uint8_t>, MT_INTS(binary_loop, Op), binary_loop<Op, float>, binary_loop<Op, double>, \
         binary_loop<Op, int64_t>
 #define MT_BOOL(L, Op) L<Op, uint8_t>, nullptr, nullptr, nullptr, nullptr, nullptr
+#define MT_LOGIC(Op) binary_loop<Op, uint8_t>, MT_INTS(binary_loop, Op), nullptr, nullptr, binary_loop<Op, int64_t>
+#define MT_WRAPPING(OfBool, Op)                                                                              \
+    binary_loop<OfBool, uint8_t>, MT_INTS(binary_loop, Op), binary_loop<Op, float>, binary_loop<Op, double>, \
+        binary_loop<Op, int64_t>
+#define MT_QUOTIENT(Op)                                                                                     \
+    nullptr, MT_INTS(integer_division_loop, Op), slow_binary_loop<Op, float>, slow_binary_loop<Op, double>, \
+        integer_division_loop<Op, uint64_t>
+
+namespace {
+
+constexpr const char* kNames[] = {
+#define MT_UNARY(functor, op, ...) op,
+#define MT_BINARY(functor, op, ...) op,
+#include "kernels/cpu/elementwise/rows.h"
+};
+static_assert(
+    [] {
+        for (const char* const& name : kNames)
+            for (const char* const* other = kNames; other != &name; ++other)
+                if (__builtin_strcmp(*other, name) == 0) return false;
+        return true;
+    }(),
+    "every op has one row");
+
+// What the functor of a unary loop gives is what the row says: a byte for a test.
+#define MT_UNARY(functor, op, result, ...)                                                                        \
+    static_assert(__is_same(decltype(functor::apply(1.0f)), uint8_t) == (LoopResult::result == LoopResult::Bool), \
+                  "what " op " gives, and what its row says");
+#include "kernels/cpu/elementwise/rows.h"
+
+}  // namespace
 
 extern constinit const ElementwiseTable elementwise_table = {
     .unary =
         {
-            {MT_NUMBERS(unary_loop, Neg)},       {MT_NUMBERS(unary_loop, Abs)},
-            {MT_NUMBERS(unary_loop, Sign)},      {MT_NUMBERS(unary_loop, Square)},
-            {MT_FLOATS(unary_loop, Cube)},       {MT_FLOATS(unary_loop, InverseSquare)},
-            {MT_FLOATS(unary_loop, Sqrt)},       {MT_FLOATS(unary_loop, Rsqrt)},
-            {MT_FLOATS(unary_loop, Reciprocal)}, {MT_FLOATS(unary_loop, Exp)},
-            {MT_FLOATS(unary_loop, Log)},        {MT_FLOATS(unary_loop, Tanh)},
-            {MT_FLOATS(unary_loop, Sigmoid)},    {MT_NUMBERS(unary_loop, Relu)},
-            {MT_FLOATS(unary_loop, Floor)},      {MT_FLOATS(unary_loop, Ceil)},
-            {MT_FLOATS(unary_loop, Trunc)},      {MT_FLOATS(unary_loop, Round)},
-            {MT_BOOL(unary_loop, LogicalNot)},   {MT_BITS(unary_loop, BitwiseNot)},
-            {MT_FLOATS(unary_loop, IsNan)},      {MT_FLOATS(unary_loop, IsInf)},
-            {MT_FLOATS(unary_loop, IsFinite)},
+#define MT_UNARY(functor, op, result, inference, kernel, takes, dtypes) {MT_##dtypes(unary_loop, functor)},
+#define MT_UNARY_LOOP(functor, dtypes) {MT_##dtypes(unary_loop, functor)},
+#include "kernels/cpu/elementwise/rows.h"
         },
     .binary =
         {
-            {binary_loop<BitwiseOr, uint8_t>, MT_INTS(binary_loop, Add), binary_loop<Add, float>,
-             binary_loop<Add, double>, binary_loop<Add, int64_t>},
-            {MT_NUMBERS(binary_loop, Sub)},
-            {binary_loop<BitwiseAnd, uint8_t>, MT_INTS(binary_loop, Mul), binary_loop<Mul, float>,
-             binary_loop<Mul, double>, binary_loop<Mul, int64_t>},
-            {MT_FLOATS(binary_loop, Div)},
-            {nullptr, MT_INTS(integer_division_loop, FloorDivide), slow_binary_loop<FloorDivide, float>,
-             slow_binary_loop<FloorDivide, double>, integer_division_loop<FloorDivide, uint64_t>},
-            {nullptr, MT_INTS(integer_division_loop, Remainder), slow_binary_loop<Remainder, float>,
-             slow_binary_loop<Remainder, double>, integer_division_loop<Remainder, uint64_t>},
-            {MT_NUMBERS(slow_binary_loop, Pow)},
-            {MT_ALL(binary_loop, Maximum)},
-            {MT_ALL(binary_loop, Minimum)},
-            {MT_EQUAL(Eq)},
-            {MT_EQUAL(Ne)},
-            {MT_ALL(binary_loop, Lt)},
-            {MT_ALL(binary_loop, Le)},
-            {MT_ALL(swapped_loop, Lt)},
-            {MT_ALL(swapped_loop, Le)},
-            {MT_BOOL(binary_loop, BitwiseAnd)},
-            {MT_BOOL(binary_loop, BitwiseOr)},
-            {MT_BOOL(binary_loop, BitwiseXor)},
-            {binary_loop<BitwiseAnd, uint8_t>, MT_INTS(binary_loop, BitwiseAnd), nullptr, nullptr,
-             binary_loop<BitwiseAnd, int64_t>},
-            {binary_loop<BitwiseOr, uint8_t>, MT_INTS(binary_loop, BitwiseOr), nullptr, nullptr,
-             binary_loop<BitwiseOr, int64_t>},
-            {binary_loop<BitwiseXor, uint8_t>, MT_INTS(binary_loop, BitwiseXor), nullptr, nullptr,
-             binary_loop<BitwiseXor, int64_t>},
+#define MT_BINARY(functor, op, result, inference, kernel, takes, ...) {__VA_ARGS__},
+#include "kernels/cpu/elementwise/rows.h"
         },
     .where = {nullptr, where_loop<uint8_t>, where_loop<uint16_t>, nullptr, where_loop<uint32_t>, nullptr, nullptr,
               nullptr, where_loop<uint64_t>, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
@@ -307,15 +303,17 @@ extern constinit const ElementwiseTable elementwise_table = {
     .load = kLoad,
     .store = kStore,
     .stream = stream_loop,
-    .stream_binary = {{stream_binary_loop<Add, float>, stream_binary_loop<Add, double>},
-                      {stream_binary_loop<Sub, float>, stream_binary_loop<Sub, double>},
-                      {stream_binary_loop<Mul, float>, stream_binary_loop<Mul, double>},
-                      {stream_binary_loop<Div, float>, stream_binary_loop<Div, double>}},
+    .stream_binary =
+        {
+#define MT_ARITHMETIC(functor, ...) {stream_binary_loop<functor, float>, stream_binary_loop<functor, double>},
+#include "kernels/cpu/elementwise/rows.h"
+        },
 #if MT_VECTOR_BYTES >= 32
-    .narrow_binary = {{narrow_binary_loop<Add, Half>, narrow_binary_loop<Add, Bfloat16>},
-                      {narrow_binary_loop<Sub, Half>, narrow_binary_loop<Sub, Bfloat16>},
-                      {narrow_binary_loop<Mul, Half>, narrow_binary_loop<Mul, Bfloat16>},
-                      {narrow_binary_loop<Div, Half>, narrow_binary_loop<Div, Bfloat16>}},
+    .narrow_binary =
+        {
+#define MT_ARITHMETIC(functor, ...) {narrow_binary_loop<functor, Half>, narrow_binary_loop<functor, Bfloat16>},
+#include "kernels/cpu/elementwise/rows.h"
+        },
 #else
     .narrow_binary = {},
 #endif
@@ -328,5 +326,8 @@ extern constinit const ElementwiseTable elementwise_table = {
 #undef MT_BITS
 #undef MT_EQUAL
 #undef MT_BOOL
+#undef MT_LOGIC
+#undef MT_WRAPPING
+#undef MT_QUOTIENT
 
 }  // namespace mt::cpu::MT_ISA_NS

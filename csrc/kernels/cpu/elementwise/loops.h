@@ -10,56 +10,51 @@
 namespace mt::cpu {
 
 enum class UnaryOp : uint8_t {
-    Neg,
-    Abs,
-    Sign,
-    Square,
-    Cube,
-    InverseSquare,
-    Sqrt,
-    Rsqrt,
-    Reciprocal,
-    Exp,
-    Log,
-    Tanh,
-    Sigmoid,
-    Relu,
-    Floor,
-    Ceil,
-    Trunc,
-    Round,
-    LogicalNot,
-    BitwiseNot,
-    IsNan,
-    IsInf,
-    IsFinite,
+#define MT_UNARY(functor, ...) functor,
+#define MT_UNARY_LOOP(functor, ...) functor,
+#include "kernels/cpu/elementwise/rows.h"
     Count
 };
 
 enum class BinaryOp : uint8_t {
-    Add,
-    Sub,
-    Mul,
-    Div,
-    FloorDivide,
-    Remainder,
-    Pow,
-    Maximum,
-    Minimum,
-    Eq,
-    Ne,
-    Lt,
-    Le,
-    Gt,
-    Ge,
-    LogicalAnd,
-    LogicalOr,
-    LogicalXor,
-    BitwiseAnd,
-    BitwiseOr,
-    BitwiseXor,
+#define MT_BINARY(functor, ...) functor,
+#include "kernels/cpu/elementwise/rows.h"
     Count
 };
+
+// The first ones are arithmetic.
+inline constexpr bool kIsArithmetic[] = {
+#define MT_ARITHMETIC(...) true,
+#define MT_BINARY(...) false,
+#include "kernels/cpu/elementwise/rows.h"
+};
+inline constexpr size_t kArithmetic = [] {
+    size_t count = 0;
+    while (kIsArithmetic[count]) ++count;
+    return count;
+}();
+static_assert(
+    [] {
+        for (size_t i = kArithmetic; i < static_cast<size_t>(BinaryOp::Count); ++i)
+            if (kIsArithmetic[i]) return false;
+        return true;
+    }(),
+    "rows of arithmetic come before the other ones");
+inline constexpr bool is_arithmetic(BinaryOp op) { return static_cast<size_t>(op) < kArithmetic; }
+
+// The dtype that a loop gives: the operands' own, or that of a comparison or test.
+enum class LoopResult : uint8_t { Same, Bool };
+inline constexpr LoopResult kUnaryResults[] = {
+#define MT_UNARY(functor, op, result, ...) LoopResult::result,
+#define MT_UNARY_LOOP(...) LoopResult::Same,
+#include "kernels/cpu/elementwise/rows.h"
+};
+inline constexpr LoopResult kBinaryResults[] = {
+#define MT_BINARY(functor, op, result, ...) LoopResult::result,
+#include "kernels/cpu/elementwise/rows.h"
+};
+inline constexpr bool gives_bool(BinaryOp op) { return kBinaryResults[static_cast<size_t>(op)] == LoopResult::Bool; }
+inline constexpr bool gives_bool(UnaryOp op) { return kUnaryResults[static_cast<size_t>(op)] == LoopResult::Bool; }
 
 // Bit i of `scalars`: input i is a single value. `out` may be the same array as an input.
 using UnaryFn = void (*)(void* out, const void* in, int64_t n);
@@ -93,20 +88,20 @@ struct ElementwiseTable {
     const ConvertFn* store;  // and back
     // Copies to 64-byte aligned memory around the caches; the caller fences. `bytes` is a multiple of 64.
     void (*stream)(void* out, const void* in, int64_t bytes);
-    // Add, Sub, Mul and Div of float32 and float64 that write around the caches; the caller fences.
-    BinaryFn stream_binary[4][2];
+    // Arithmetic of float32 and float64 that writes around the caches; the caller fences.
+    BinaryFn stream_binary[kArithmetic][2];
     // The same of float16 and bfloat16 as they are stored, computed in float32. Null where no instructions convert
     // them.
-    BinaryFn narrow_binary[4][2];
+    BinaryFn narrow_binary[kArithmetic][2];
 
     UnaryFn get(UnaryOp op, DType dtype) const { return unary[static_cast<size_t>(op)][dtype_index(dtype)]; }
     BinaryFn get(BinaryOp op, DType dtype) const { return binary[static_cast<size_t>(op)][dtype_index(dtype)]; }
     BinaryFn get_stream(BinaryOp op, DType dtype) const {
-        if (op > BinaryOp::Div || (dtype != DType::F32 && dtype != DType::F64)) return nullptr;
+        if (!is_arithmetic(op) || (dtype != DType::F32 && dtype != DType::F64)) return nullptr;
         return stream_binary[static_cast<size_t>(op)][dtype == DType::F64];
     }
     BinaryFn get_narrow(BinaryOp op, DType dtype) const {
-        if (op > BinaryOp::Div || (dtype != DType::F16 && dtype != DType::BF16)) return nullptr;
+        if (!is_arithmetic(op) || (dtype != DType::F16 && dtype != DType::BF16)) return nullptr;
         return narrow_binary[static_cast<size_t>(op)][dtype == DType::BF16];
     }
 };
@@ -127,9 +122,5 @@ inline const ElementwiseTable& elementwise() {
     static const ElementwiseTable& table = select_elementwise_table();
     return table;
 }
-
-// The dtype that a comparison or test gives, or the operands' own.
-inline constexpr bool gives_bool(BinaryOp op) { return op >= BinaryOp::Eq && op <= BinaryOp::LogicalXor; }
-inline constexpr bool gives_bool(UnaryOp op) { return op == UnaryOp::LogicalNot || op >= UnaryOp::IsNan; }
 
 }  // namespace mt::cpu

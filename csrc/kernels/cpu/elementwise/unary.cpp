@@ -52,44 +52,25 @@ template <UnaryOp op> void unary(Call& call) { run_unary(op, call); }
 void copy_result(Call& call) { run_copy(call.in(0), *call.outputs[0]); }
 
 // Integers are whole already.
-template <UnaryOp op> void rounding(Call& call) {
+template <UnaryOp op> void unary_or_copied_integers(Call& call) {
     if (is_floating(call.compute)) run_unary(op, call);
     else copy_result(call);
 }
 
-void sign(Call& call) {
+template <UnaryOp op> void unary_or_copied_bool(Call& call) {
     if (call.compute == DType::Bool) copy_result(call);
-    else run_unary(UnaryOp::Sign, call);
+    else run_unary(op, call);
 }
 
-void bitwise_not(Call& call) {
-    run_unary(call.compute == DType::Bool ? UnaryOp::LogicalNot : UnaryOp::BitwiseNot, call);
+template <UnaryOp op> void unary_or_logical_not(Call& call) {
+    run_unary(call.compute == DType::Bool ? UnaryOp::LogicalNot : op, call);
 }
 
-const RegisterNative registered{Takes::Any,
-                                {
-                                    {"neg", infer_neg, unary<UnaryOp::Neg>},
-                                    {"abs", infer_abs, unary<UnaryOp::Abs>, Takes::Stored},
-                                    {"sign", infer_sign, sign},
-                                    {"square", infer_square, unary<UnaryOp::Square>},
-                                    {"exp", infer_float_unary, unary<UnaryOp::Exp>},
-                                    {"log", infer_float_unary, unary<UnaryOp::Log>},
-                                    {"sqrt", infer_float_unary, unary<UnaryOp::Sqrt>},
-                                    {"rsqrt", infer_float_unary, unary<UnaryOp::Rsqrt>},
-                                    {"reciprocal", infer_float_unary, unary<UnaryOp::Reciprocal>},
-                                    {"tanh", infer_float_unary, unary<UnaryOp::Tanh>},
-                                    {"sigmoid", infer_float_unary, unary<UnaryOp::Sigmoid>},
-                                    {"relu", infer_relu, unary<UnaryOp::Relu>},
-                                    {"floor", infer_rounding, rounding<UnaryOp::Floor>},
-                                    {"ceil", infer_rounding, rounding<UnaryOp::Ceil>},
-                                    {"trunc", infer_rounding, rounding<UnaryOp::Trunc>},
-                                    {"round", infer_rounding, rounding<UnaryOp::Round>},
-                                    {"logical_not", infer_logical_not, unary<UnaryOp::LogicalNot>},
-                                    {"bitwise_not", infer_bitwise_not, bitwise_not},
-                                    {"isnan", infer_float_test, unary<UnaryOp::IsNan>, Takes::Stored},
-                                    {"isinf", infer_float_test, unary<UnaryOp::IsInf>},
-                                    {"isfinite", infer_float_test, unary<UnaryOp::IsFinite>},
-                                }};
+const RegisterNative registered{
+#define MT_UNARY(functor, op, result, inference, kernel, takes, ...) \
+    {op, inference, kernel<UnaryOp::functor>, Takes::takes},
+#include "kernels/cpu/elementwise/rows.h"
+};
 
 }  // namespace
 }  // namespace mt::cpu

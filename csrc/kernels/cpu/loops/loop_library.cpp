@@ -18,7 +18,7 @@ std::map<std::string_view, NamedLoop>& library() {
 // Small integers and floats are computed in other types, and the caller converts.
 bool has_loops(DType dtype) { return loop_dtype(dtype) == dtype; }
 
-template <UnaryOp op> Loop unary(DType compute) {
+template <UnaryOp op> Loop unary(const void*, DType compute) {
     if (!has_loops(compute)) return {};
     if (is_complex(compute)) {
         // The size of a complex number is real: hypot of its parts.
@@ -28,7 +28,7 @@ template <UnaryOp op> Loop unary(DType compute) {
     return {reinterpret_cast<const void*>(elementwise().get(op, compute)), gives_bool(op) ? DType::Bool : compute};
 }
 
-template <BinaryOp op> Loop binary(DType compute) {
+template <BinaryOp op> Loop binary(const void*, DType compute) {
     if (!has_loops(compute)) return {};
     return {reinterpret_cast<const void*>(elementwise().get(op, compute)), gives_bool(op) ? DType::Bool : compute};
 }
@@ -38,7 +38,7 @@ void transpose(const void* src, int64_t src_stride, void* dst, int64_t dst_strid
     transpose_plane(static_cast<T*>(dst), dst_stride, static_cast<const T*>(src), src_stride, rows, cols);
 }
 
-Loop transposition(DType dtype) {
+Loop transposition(const void*, DType dtype) {
     switch (itemsize(dtype)) {
         case 1: return {reinterpret_cast<const void*>(transpose<uint8_t>), dtype};
         case 2: return {reinterpret_cast<const void*>(transpose<uint16_t>), dtype};
@@ -48,32 +48,13 @@ Loop transposition(DType dtype) {
     }
 }
 
-// The tables of elementwise.h, by the names of the ops.
+// The tables of elementwise/loops.h, by the names of the ops.
 const RegisterLoops registered{
     {"transpose_plane", 0, transposition},
-    {"neg", 1, unary<UnaryOp::Neg>},
-    {"abs", 1, unary<UnaryOp::Abs>},
-    {"sign", 1, unary<UnaryOp::Sign>},
-    {"square", 1, unary<UnaryOp::Square>},
-    {"sqrt", 1, unary<UnaryOp::Sqrt>},
-    {"rsqrt", 1, unary<UnaryOp::Rsqrt>},
-    {"reciprocal", 1, unary<UnaryOp::Reciprocal>},
-    {"exp", 1, unary<UnaryOp::Exp>},
-    {"log", 1, unary<UnaryOp::Log>},
-    {"tanh", 1, unary<UnaryOp::Tanh>},
-    {"sigmoid", 1, unary<UnaryOp::Sigmoid>},
-    {"relu", 1, unary<UnaryOp::Relu>},
-    {"floor", 1, unary<UnaryOp::Floor>},
-    {"ceil", 1, unary<UnaryOp::Ceil>},
-    {"trunc", 1, unary<UnaryOp::Trunc>},
-    {"round", 1, unary<UnaryOp::Round>},
-    {"logical_not", 1, unary<UnaryOp::LogicalNot>},
-    {"bitwise_not", 1, unary<UnaryOp::BitwiseNot>},
-    {"isnan", 1, unary<UnaryOp::IsNan>},
-    {"isinf", 1, unary<UnaryOp::IsInf>},
-    {"isfinite", 1, unary<UnaryOp::IsFinite>},
-    {"maximum", 2, binary<BinaryOp::Maximum>},
-    {"minimum", 2, binary<BinaryOp::Minimum>},
+#define MT_UNARY(functor, op, ...) {op, 1, unary<UnaryOp::functor>},
+#define MT_DIVISION(...)
+#define MT_BINARY(functor, op, ...) {op, 2, binary<BinaryOp::functor>},
+#include "kernels/cpu/elementwise/rows.h"
 };
 
 }  // namespace

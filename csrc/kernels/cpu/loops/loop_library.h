@@ -25,8 +25,11 @@ using TernaryFn = void (*)(void* out, const void* a, const void* b, const void* 
 struct NamedLoop {
     const char* name;
     unsigned inputs;
+    Loop (*find_in)(const void* row, DType compute);
+    const void* row = nullptr;  // what it is found in, if that is a table
+
     // The loop for operands of a dtype that loops are compiled for.
-    Loop (*find)(DType compute);
+    Loop find(DType compute) const { return find_in(row, compute); }
 };
 
 // Registers loops that are not in the elementwise tables: one line beside each.

@@ -24,6 +24,9 @@ namespace avx512 {
 extern const PointwiseTable pointwise_table;
 }
 
+namespace {
+
+// The functions with a loop for each instruction set; those of the instruction set in use.
 const PointwiseTable& vector_functions() {
     switch (isa()) {
 #ifdef MT_BUILT_AVX512
@@ -37,9 +40,20 @@ const PointwiseTable& vector_functions() {
     return baseline::pointwise_table;
 }
 
-Loop PointwiseEntry::find(DType dtype) const {
-    if (is_complex(dtype)) return {reinterpret_cast<const void*>(complex_function(name, dtype)), dtype};
-    return {loops[dtype_index(dtype)].none, to_bool ? DType::Bool : dtype};
+}  // namespace
+
+Loop PointwiseRow::find(DType dtype) const {
+    if (is_complex(dtype)) return {reinterpret_cast<const void*>(complex_function(complex, dtype)), dtype};
+    return {loops.columns[dtype_index(dtype)].none, loops.to_bool ? DType::Bool : dtype};
+}
+
+RegisterPointwise::RegisterPointwise(const PointwiseTable& table) {
+    for (const PointwiseRow *row = table.rows, *end = row + table.count; row != end; ++row) {
+        RegisterLoops{
+            {row->name, row->loops.inputs,
+             [](const void* of, DType compute) { return static_cast<const PointwiseRow*>(of)->find(compute); }, row}};
+        if (row->infer) register_native({row->name, row->infer, row->kernel, Takes::Any});
+    }
 }
 
 namespace {
@@ -93,7 +107,7 @@ struct Context {
 
 }  // namespace
 
-void run_loop(const NamedLoop& named, Call& call) {
+void run_loop(const NamedLoop& named, Call& call, KeptNumber kept) {
     DType compute = call.compute, wide = loop_dtype(compute);
     Loop loop = named.find(compute);
     check_loop(loop.function, call);
@@ -108,19 +122,17 @@ void run_loop(const NamedLoop& named, Call& call) {
     bool plain = wide == compute && out.dtype == result && out.numel <= kElementwiseGrain && is_flat(out);
     const void* direct[kMostInputs];
     unsigned scalars = 0;
-    // As in PyTorch, a number that 16-bit floats are weighted with or divided by keeps its precision; a divisor also if
-    // it is a tensor of one element.
     bool keeps = wide != compute && is_floating(compute);
-    bool weighs = keeps && call.op->name == "lerp", divides = keeps && call.op->name == "floor_divide";
     for (size_t i = 0; i < tensors; ++i) {
         if (const Tensor* t = call.operands[i].tensor) {
-            operands[i] = operand_of(*t, divides && i == 1 && t->numel == 1 ? wide : compute);
+            operands[i] = operand_of(*t,
+                                     keeps && kept.of_tensors && i == kept.operand && t->numel == 1 ? wide : compute);
             direct[i] = t->data();
             plain &= t->dtype == compute;
             if (t->numel == out.numel && is_flat(*t)) continue;
             plain &= t->numel == 1;
         } else {
-            DType held = (weighs && i == 2) || (divides && i == 1) ? wide : compute;
+            DType held = keeps && i == kept.operand ? wide : compute;
             store_scalar(call.operands[i].scalar, held, numbers[i].bytes);
             operands[i] = scalar_operand(numbers[i].bytes, held);
             direct[i] = numbers[i].bytes;
@@ -154,13 +166,14 @@ void run_loop(const NamedLoop& named, Call& call) {
 }
 
 void run_pointwise(Call& call) { run_loop(loop_of(*call.op), call); }
+void run_weighted(Call& call) { run_loop(loop_of(*call.op), call, {.operand = 2}); }
 
 namespace {
 
-const RegisterTable<vector_functions, kVectorFunctions> loops;
+const RegisterPointwise rows(vector_functions());
 
 // Powers of floats are those of the table, powers of integers elementwise.h's.
-Loop power_loop(DType compute) {
+Loop power_loop(const void*, DType compute) {
     if (is_complex(compute)) return {reinterpret_cast<const void*>(complex_binary(BinaryOp::Pow, compute)), compute};
     if (!is_floating(compute))
         return {reinterpret_cast<const void*>(elementwise().get(BinaryOp::Pow, compute)), compute};
@@ -168,11 +181,11 @@ Loop power_loop(DType compute) {
     return floats.find(compute);
 }
 // The divisions of floats likewise.
-Loop fmod_loop(DType compute) {
+Loop fmod_loop(const void*, DType compute) {
     static const NamedLoop &floats = *find_loop("_float_fmod"), &others = *find_loop("_any_fmod");
     return is_floating(compute) ? floats.find(compute) : others.find(compute);
 }
-template <BinaryOp op> Loop division_loop(DType compute) {
+template <BinaryOp op> Loop division_loop(const void*, DType compute) {
     if (!is_floating(compute)) return {reinterpret_cast<const void*>(elementwise().get(op, compute)), compute};
     static const NamedLoop& floats = *find_loop(op == BinaryOp::Remainder ? "_float_remainder" : "_float_floor_divide");
     return floats.find(compute);
@@ -182,61 +195,7 @@ const RegisterLoops mixed{{"pow", 2, power_loop},
                           {"remainder", 2, division_loop<BinaryOp::Remainder>},
                           {"floor_divide", 2, division_loop<BinaryOp::FloorDivide>}};
 
-const RegisterNative registered{Takes::Any,
-                                {
-                                    {"sin", infer_float_unary, run_pointwise},
-                                    {"cos", infer_float_unary, run_pointwise},
-                                    {"tan", infer_float_unary, run_pointwise},
-                                    {"asin", infer_float_unary, run_pointwise},
-                                    {"acos", infer_float_unary, run_pointwise},
-                                    {"atan", infer_float_unary, run_pointwise},
-                                    {"sinh", infer_float_unary, run_pointwise},
-                                    {"cosh", infer_float_unary, run_pointwise},
-                                    {"asinh", infer_float_unary, run_pointwise},
-                                    {"acosh", infer_float_unary, run_pointwise},
-                                    {"atanh", infer_float_unary, run_pointwise},
-                                    {"exp2", infer_float_unary, run_pointwise},
-                                    {"expm1", infer_float_unary, run_pointwise},
-                                    {"log1p", infer_float_unary, run_pointwise},
-                                    {"log2", infer_float_unary, run_pointwise},
-                                    {"log10", infer_float_unary, run_pointwise},
-                                    {"erf", infer_float_unary, run_pointwise},
-                                    {"erfc", infer_float_unary, run_pointwise},
-                                    {"erfinv", infer_float_unary, run_pointwise},
-                                    {"sinc", infer_float_unary, run_pointwise},
-                                    {"_logit", infer_float_unary, run_pointwise},
-                                    {"_gelu", infer_floats, run_pointwise},
-                                    {"_gelu_tanh", infer_floats, run_pointwise},
-                                    {"silu", infer_floats, run_pointwise},
-                                    {"mish", infer_floats, run_pointwise},
-                                    {"logsigmoid", infer_floats, run_pointwise},
-                                    {"selu", infer_floats, run_pointwise},
-                                    {"hardswish", infer_floats, run_pointwise},
-                                    {"hardsigmoid", infer_floats, run_pointwise},
-                                    {"elu", infer_floats, run_pointwise},
-                                    {"celu", infer_floats, run_pointwise},
-                                    {"softplus", infer_floats, run_pointwise},
-                                    {"lerp", infer_lerp, run_pointwise},
-                                    {"logaddexp", infer_floats, run_pointwise},
-                                    {"logaddexp2", infer_floats, run_pointwise},
-                                    {"atan2", infer_promoted, run_pointwise},
-                                    {"xlogy", infer_promoted, run_pointwise},
-                                    {"xlog1py", infer_promoted, run_pointwise},
-                                    {"_tanh_backward", infer_floats, run_pointwise},
-                                    {"_sigmoid_backward", infer_floats, run_pointwise},
-                                    {"_silu_backward", infer_floats, run_pointwise},
-                                    {"_gelu_backward", infer_floats, run_pointwise},
-                                    {"_gelu_tanh_backward", infer_floats, run_pointwise},
-                                    {"_squared_difference", infer_floats, run_pointwise},
-                                    {"_squared_difference_backward", infer_floats, run_pointwise},
-                                    {"_smooth_l1", infer_floats, run_pointwise},
-                                    {"_smooth_l1_backward", infer_floats, run_pointwise},
-                                    {"_larger_share", infer_promoted, run_pointwise},
-                                    {"_root_of_positive", infer_floats, run_pointwise},
-                                    {"_root_of_positive_backward", infer_floats, run_pointwise},
-                                    {"_logits_loss", infer_floats, run_pointwise},
-                                    {"_logits_loss_backward", infer_floats, run_pointwise},
-                                }};
+const RegisterNative registered{Takes::Any, {{"fmod", infer_numbers, run_pointwise}}};
 
 }  // namespace
 }  // namespace mt::cpu

@@ -18,6 +18,10 @@
 namespace mt::cpu {
 namespace {
 
+using simple::binary_loop;
+using simple::ternary_loop;
+using simple::unary_loop;
+
 template <class T> constexpr bool kFloat = std::is_floating_point_v<T>;
 
 // ---- tests
@@ -112,20 +116,22 @@ struct RightShift {
         return outside ? gone : static_cast<T>(x >> (outside ? T(0) : y));
     }
 };
-template <class T> bool fmod_loop(void* out, const void* a, const void* b, int64_t n, unsigned scalars) {
+// The remainder with the sign of the dividend; of integers, zero and an error where the divisor is zero.
+struct AnyMod {
+    template <class T> static T apply(T a, T b) {
+        if constexpr (kFloat<T>) return std::fmod(a, b);
+        else return b == T(0) || (std::is_signed_v<T> && b == static_cast<T>(-1)) ? T(0) : static_cast<T>(a % b);
+    }
+};
+template <class Op, class T> bool mod_loop(void* out, const void* a, const void* b, int64_t n, unsigned scalars) {
     auto* r = static_cast<T*>(out);
     auto *x = static_cast<const T*>(a), *y = static_cast<const T*>(b);
     int64_t step_x = !(scalars & 1), step_y = !(scalars & 2);
     bool by_zero = false;
     for (int64_t i = 0; i < n; ++i) {
-        T p = x[i * step_x], q = y[i * step_y];
-        if constexpr (kFloat<T>) {
-            r[i] = std::fmod(p, q);
-        } else {
-            by_zero |= q == T(0);
-            bool trivial = q == T(0) || (std::is_signed_v<T> && q == static_cast<T>(-1));
-            r[i] = trivial ? T(0) : static_cast<T>(p % q);
-        }
+        const T divisor = y[i * step_y];
+        if constexpr (!kFloat<T>) by_zero |= divisor == T(0);
+        r[i] = Op::apply(x[i * step_x], divisor);
     }
     return !by_zero;
 }
@@ -161,56 +167,6 @@ struct Exponent {
         return std::isfinite(x) ? static_cast<T>(exponent) : T(0);
     }
 };
-
-// Columns: bool, uint8, int32, int64, float32, float64, uint64.
-#define MT_FLOATS(loop, Op) {{}, {}, {}, {}, simple::loop<Op, float>, simple::loop<Op, double>}
-#define MT_INTEGERS(loop, Op)                                                                 \
-    {{}, simple::loop<Op, uint8_t>, simple::loop<Op, int32_t>, simple::loop<Op, int64_t>, {}, \
-     {}, simple::loop<Op, uint64_t>}
-#define MT_NUMBERS(loop, Op)    \
-    {{},                        \
-     simple::loop<Op, uint8_t>, \
-     simple::loop<Op, int32_t>, \
-     simple::loop<Op, int64_t>, \
-     simple::loop<Op, float>,   \
-     simple::loop<Op, double>,  \
-     simple::loop<Op, uint64_t>}
-#define MT_ALL(loop, Op)                                                                                         \
-    {simple::loop<Op, uint8_t>, simple::loop<Op, uint8_t>, simple::loop<Op, int32_t>, simple::loop<Op, int64_t>, \
-     simple::loop<Op, float>,   simple::loop<Op, double>,  simple::loop<Op, uint64_t>}
-
-constexpr PointwiseEntry entries[] = {
-    {"signbit", 1, true, MT_ALL(unary_loop, SignBit)},
-    {"isposinf", 1, true, MT_ALL(unary_loop, IsInfinity<true>)},
-    {"isneginf", 1, true, MT_ALL(unary_loop, IsInfinity<false>)},
-    {"copysign", 2, false, MT_FLOATS(binary_loop, Copysign)},
-    {"_relu_backward", 2, false, MT_FLOATS(binary_loop, ReluBackward)},
-    {"nextafter", 2, false, MT_FLOATS(binary_loop, Nextafter)},
-    {"heaviside", 2, false, MT_ALL(binary_loop, Heaviside)},
-    {"fmax", 2, false, MT_ALL(binary_loop, Fmax)},
-    {"fmin", 2, false, MT_ALL(binary_loop, Fmin)},
-    {"gcd", 2, false, MT_INTEGERS(binary_loop, Gcd)},
-    {"lcm", 2, false, MT_INTEGERS(binary_loop, Lcm)},
-    {"bitwise_left_shift", 2, false, MT_INTEGERS(binary_loop, LeftShift)},
-    {"bitwise_right_shift", 2, false, MT_INTEGERS(binary_loop, RightShift)},
-    {"_any_fmod",
-     2,
-     false,
-     {{},
-      fmod_loop<uint8_t>,
-      fmod_loop<int32_t>,
-      fmod_loop<int64_t>,
-      fmod_loop<float>,
-      fmod_loop<double>,
-      fmod_loop<uint64_t>}},
-    {"_clamp_tensor", 3, false, MT_NUMBERS(ternary_loop, ClampTensor)},
-    {"_mantissa", 1, false, MT_FLOATS(unary_loop, Mantissa)},
-    {"_exponent", 1, false, MT_FLOATS(unary_loop, Exponent)},
-};
-#undef MT_FLOATS
-#undef MT_INTEGERS
-#undef MT_NUMBERS
-#undef MT_ALL
 
 // The neighbours of 16-bit numbers are those among 16-bit numbers.
 uint16_t next_of_16(uint16_t x, uint16_t y, bool x_nan, bool y_nan, uint16_t nan) {
@@ -254,41 +210,46 @@ void infer_heaviside(Call& call) {
     infer_same(call);
 }
 
-constexpr size_t kCount = sizeof entries / sizeof *entries;
-constexpr PointwiseTable functions{entries, kCount};
-const PointwiseTable& table() { return functions; }
+template <class Op> constexpr bool is_test = requires { requires std::is_same_v<decltype(Op::apply(1.0f)), uint8_t>; };
 
-const RegisterTable<table, kCount> loops;
+// Columns: bool, uint8, int32, int64, float32, float64, uint64.
+#define MT_FLOATS(loop, Op) {false, nullptr, nullptr, nullptr, nullptr, loop<Op, float>, loop<Op, double>}
+#define MT_INTEGERS(loop, Op) \
+    {false, nullptr, loop<Op, uint8_t>, loop<Op, int32_t>, loop<Op, int64_t>, nullptr, nullptr, loop<Op, uint64_t>}
+#define MT_NUMBERS(loop, Op)                                                                     \
+    {false,           nullptr,          loop<Op, uint8_t>, loop<Op, int32_t>, loop<Op, int64_t>, \
+     loop<Op, float>, loop<Op, double>, loop<Op, uint64_t>}
+#define MT_ALL(loop, Op)                                                         \
+    {is_test<Op>,       loop<Op, uint8_t>, loop<Op, uint8_t>, loop<Op, int32_t>, \
+     loop<Op, int64_t>, loop<Op, float>,   loop<Op, double>,  loop<Op, uint64_t>}
 
-const RegisterNative registered{Takes::Any,
-                                {
-                                    {"signbit", infer_test, run_pointwise},
-                                    {"isposinf", infer_test, run_pointwise},
-                                    {"isneginf", infer_test, run_pointwise},
-                                    {"copysign", infer_promoted, run_pointwise},
-                                    {"hypot", infer_floats, run_pointwise},
-                                    {"nextafter", infer_floats, nextafter},
-                                    {"heaviside", infer_heaviside, run_pointwise},
-                                    {"fmax", infer_same, run_pointwise},
-                                    {"fmin", infer_same, run_pointwise},
-                                    {"gcd", infer_integers, run_pointwise},
-                                    {"lcm", infer_integers, run_pointwise},
-                                    {"bitwise_left_shift", infer_integers, run_pointwise},
-                                    {"bitwise_right_shift", infer_integers, run_pointwise},
-                                    {"fmod", infer_numbers, run_pointwise},
-                                    {"frac", infer_floats, run_pointwise},
-                                    {"leaky_relu", infer_floats, run_pointwise},
-                                    {"_relu_backward", infer_floats, run_pointwise},
-                                    {"hardshrink", infer_floats, run_pointwise},
-                                    {"_softshrink", infer_floats, run_pointwise},
-                                    {"threshold", infer_numbers, run_pointwise},
-                                    {"_clamp_tensor", infer_numbers, run_pointwise},
-                                    {"addcmul", infer_numbers_with_number, run_pointwise},
-                                    {"addcdiv", infer_floats_with_number, run_pointwise},
-                                    {"_nan_to_num", infer_floats, run_pointwise},
-                                    {"_mantissa", infer_floats, run_pointwise},
-                                    {"_exponent", infer_floats, run_pointwise},
-                                }};
+// A line for each function: the op (without an inference there is none, only the loop) and its loops.
+constexpr PointwiseRow rows[] = {
+    {"signbit", infer_test, MT_ALL(unary_loop, SignBit)},
+    {"isposinf", infer_test, MT_ALL(unary_loop, IsInfinity<true>)},
+    {"isneginf", infer_test, MT_ALL(unary_loop, IsInfinity<false>)},
+    {"copysign", infer_promoted, MT_FLOATS(binary_loop, Copysign)},
+    {"_relu_backward", infer_floats, MT_FLOATS(binary_loop, ReluBackward)},
+    {"nextafter", infer_floats, MT_FLOATS(binary_loop, Nextafter), ComplexFunction::None, nextafter},
+    {"heaviside", infer_heaviside, MT_ALL(binary_loop, Heaviside)},
+    {"fmax", infer_same, MT_ALL(binary_loop, Fmax)},
+    {"fmin", infer_same, MT_ALL(binary_loop, Fmin)},
+    {"gcd", infer_integers, MT_INTEGERS(binary_loop, Gcd)},
+    {"lcm", infer_integers, MT_INTEGERS(binary_loop, Lcm)},
+    {"bitwise_left_shift", infer_integers, MT_INTEGERS(binary_loop, LeftShift)},
+    {"bitwise_right_shift", infer_integers, MT_INTEGERS(binary_loop, RightShift)},
+    {"_any_fmod", nullptr, MT_NUMBERS(mod_loop, AnyMod)},
+    {"_clamp_tensor", infer_numbers, MT_NUMBERS(ternary_loop, ClampTensor)},
+    {"_mantissa", infer_floats, MT_FLOATS(unary_loop, Mantissa)},
+    {"_exponent", infer_floats, MT_FLOATS(unary_loop, Exponent)},
+};
+static_assert(names_differ(rows));
+#undef MT_FLOATS
+#undef MT_INTEGERS
+#undef MT_NUMBERS
+#undef MT_ALL
+
+const RegisterPointwise registered({rows, std::size(rows)});
 
 }  // namespace
 }  // namespace mt::cpu

@@ -1,6 +1,8 @@
 // The tables of vector functions, compiled once for each instruction set.
 #include <limits>
 
+#include "dispatch/infer/elementwise.h"
+#include "dispatch/infer/pointwise.h"
 #include "kernels/cpu/pointwise/pointwise.h"
 // What comes after it is for one instruction set.
 #include "kernels/cpu/loops/target.h"
@@ -21,18 +23,12 @@ namespace {
 
 namespace math = mt::MT_ISA_NS::math;
 
-#define MT_UNARY(Name, function)                                             \
-    struct Name {                                                            \
-        template <class T> static T apply(T x) { return math::function(x); } \
-    };
-#define MT_BINARY(Name, function)                                                    \
-    struct Name {                                                                    \
-        template <class T> static T apply(T x, T y) { return math::function(x, y); } \
-    };
-#define MT_TERNARY(Name, function)                                                           \
-    struct Name {                                                                            \
-        template <class T> static T apply(T x, T y, T z) { return math::function(x, y, z); } \
-    };
+// A function of kernels/cpu/math as a formula.
+template <class F> struct Of {
+    template <class... T> static auto apply(T... x) { return F()(x...); }
+};
+#define MT_MATH(function) Of<decltype([](auto... x) { return math::function(x...); })>
+// One that has another form for large angles.
 #define MT_ANGLE(Name, function)                                                          \
     struct Name {                                                                         \
         template <class T> static T apply(T x) { return math::function(x); }              \
@@ -43,46 +39,11 @@ namespace math = mt::MT_ISA_NS::math;
 MT_ANGLE(Sin, sin)
 MT_ANGLE(Cos, cos)
 MT_ANGLE(Tan, tan)
-MT_UNARY(Asin, asin)
-MT_UNARY(Acos, acos)
-MT_UNARY(Atan, atan)
-MT_UNARY(Sinh, sinh)
-MT_UNARY(Cosh, cosh)
-MT_UNARY(Asinh, asinh)
-MT_UNARY(Acosh, acosh)
-MT_UNARY(Atanh, atanh)
-MT_UNARY(Exp2, exp2)
-MT_UNARY(Expm1, expm1)
-MT_UNARY(Log1p, log1p)
-MT_UNARY(Log2, log2)
-MT_UNARY(Log10, log10)
-MT_UNARY(Erf, erf)
-MT_UNARY(Erfc, erfc)
-MT_UNARY(Erfinv, erfinv)
-MT_UNARY(Gelu, gelu)
-MT_UNARY(GeluTanh, gelu_tanh)
-MT_UNARY(Silu, silu)
-MT_UNARY(Mish, mish)
-MT_UNARY(LogSigmoid, log_sigmoid)
-MT_UNARY(Selu, selu)
 struct Sinc {
     template <class T> static T apply(T x) { return math::sinc(x); }
     template <class T> static T special(T x) { return math::sinc_large(x); }
     template <class T> static int is_special(T x) { return math::is_large_angle(x * T(4)); }
 };
-MT_UNARY(Logit, logit)
-MT_UNARY(Hardswish, hardswish)
-MT_UNARY(Hardsigmoid, hardsigmoid)
-MT_BINARY(Pow, pow)
-MT_BINARY(Atan2, atan2)
-MT_BINARY(Elu, elu)
-MT_BINARY(Celu, celu)
-MT_BINARY(LogAddExp, logaddexp)
-MT_BINARY(LogAddExp2, logaddexp2)
-MT_BINARY(Xlogy, xlogy)
-MT_BINARY(Xlog1py, xlog1py)
-MT_TERNARY(Softplus, softplus)
-MT_TERNARY(Lerp, lerp)
 
 struct Frac {
     template <class T> static T apply(T x) {
@@ -225,118 +186,114 @@ struct Addcdiv {
     template <class T> static T apply(T x, T y, T z, T value) { return x + value * y / z; }
 };
 
-template <class T> void nan_to_num_loop(void* out, const void* const* in, int64_t n, unsigned scalars) {
+struct NanToNum {
+    template <class T> static T apply(T x, T nan, T high, T low) {
+        constexpr T inf = std::numeric_limits<T>::infinity();
+        const T number = math::detail::select(x == inf, high, math::detail::select(x == -inf, low, x));
+        return math::detail::select(x != x, nan, number);
+    }
+};
+
+// For x and three numbers.
+template <class Op, class T> void numbers_loop(void* out, const void* const* in, int64_t n, unsigned scalars) {
     auto* r = static_cast<T*>(out);
     auto* x = static_cast<const T*>(in[0]);
-    const T nan = *static_cast<const T*>(in[1]), high = *static_cast<const T*>(in[2]),
-            low = *static_cast<const T*>(in[3]);
-    constexpr T inf = std::numeric_limits<T>::infinity();
+    const T a = *static_cast<const T*>(in[1]), b = *static_cast<const T*>(in[2]), c = *static_cast<const T*>(in[3]);
     if (scalars & 1) {
-        const T v = *x, number = v == inf ? high : v == -inf ? low : v != v ? nan : v;
+        const T number = Op::apply(*x, a, b, c);
         for (int64_t i = 0; i < n; ++i) r[i] = number;
         return;
     }
 #pragma GCC ivdep
-    for (int64_t i = 0; i < n; ++i) {
-        const T v = x[i];
-        const T number = math::detail::select(v == inf, high, math::detail::select(v == -inf, low, v));
-        r[i] = math::detail::select(v != v, nan, number);
-    }
+    for (int64_t i = 0; i < n; ++i) r[i] = Op::apply(x[i], a, b, c);
 }
 
-#define MT_ENTRY(name, inputs, loop, Op)                                           \
-    {                                                                              \
-        name, inputs, false, { {}, {}, {}, {}, loop<Op, float>, loop<Op, double> } \
-    }
+// Columns: bool, uint8, int32, int64, float32, float64, uint64.
+#define MT_FLOATS(loop, Op) {false, nullptr, nullptr, nullptr, nullptr, loop<Op, float>, loop<Op, double>}
+#define MT_NUMBERS(loop, Op)                                                                     \
+    {false,           nullptr,          loop<Op, uint8_t>, loop<Op, int32_t>, loop<Op, int64_t>, \
+     loop<Op, float>, loop<Op, double>, loop<Op, uint64_t>}
 
-#define MT_NUMBERS(name, inputs, loop, Op)                                                                  \
-    {                                                                                                       \
-        name, inputs, false, {                                                                              \
-            {}, loop<Op, uint8_t>, loop<Op, int32_t>, loop<Op, int64_t>, loop<Op, float>, loop<Op, double>, \
-                loop<Op, uint64_t>                                                                          \
-        }                                                                                                   \
-    }
-
-constexpr PointwiseEntry entries[] = {
-    MT_ENTRY("sin", 1, guarded_loop, Sin),
-    MT_ENTRY("cos", 1, guarded_loop, Cos),
-    MT_ENTRY("tan", 1, guarded_loop, Tan),
-    MT_ENTRY("asin", 1, unary_loop, Asin),
-    MT_ENTRY("acos", 1, unary_loop, Acos),
-    MT_ENTRY("atan", 1, unary_loop, Atan),
-    MT_ENTRY("sinh", 1, unary_loop, Sinh),
-    MT_ENTRY("cosh", 1, unary_loop, Cosh),
-    MT_ENTRY("asinh", 1, unary_loop, Asinh),
-    MT_ENTRY("acosh", 1, unary_loop, Acosh),
-    MT_ENTRY("atanh", 1, unary_loop, Atanh),
-    MT_ENTRY("exp2", 1, unary_loop, Exp2),
-    MT_ENTRY("expm1", 1, unary_loop, Expm1),
-    MT_ENTRY("log1p", 1, unary_loop, Log1p),
-    MT_ENTRY("log2", 1, unary_loop, Log2),
-    MT_ENTRY("log10", 1, unary_loop, Log10),
-    MT_ENTRY("erf", 1, unary_loop, Erf),
-    MT_ENTRY("erfc", 1, unary_loop, Erfc),
-    MT_ENTRY("erfinv", 1, unary_loop, Erfinv),
-    MT_ENTRY("_gelu", 1, unary_loop, Gelu),
-    MT_ENTRY("_gelu_tanh", 1, unary_loop, GeluTanh),
-    MT_ENTRY("silu", 1, unary_loop, Silu),
-    MT_ENTRY("mish", 1, unary_loop, Mish),
-    MT_ENTRY("logsigmoid", 1, unary_loop, LogSigmoid),
-    MT_ENTRY("selu", 1, unary_loop, Selu),
-    MT_ENTRY("sinc", 1, guarded_loop, Sinc),
-    MT_ENTRY("_logit", 1, unary_loop, Logit),
-    MT_ENTRY("hardswish", 1, unary_loop, Hardswish),
-    MT_ENTRY("hardsigmoid", 1, unary_loop, Hardsigmoid),
-    MT_ENTRY("_float_pow", 2, binary_loop, Pow),
-    MT_ENTRY("atan2", 2, binary_loop, Atan2),
-    MT_ENTRY("elu", 2, binary_loop, Elu),
-    MT_ENTRY("celu", 2, binary_loop, Celu),
-    MT_ENTRY("logaddexp", 2, binary_loop, LogAddExp),
-    MT_ENTRY("logaddexp2", 2, binary_loop, LogAddExp2),
-    MT_ENTRY("xlogy", 2, binary_loop, Xlogy),
-    MT_ENTRY("xlog1py", 2, binary_loop, Xlog1py),
-    MT_ENTRY("softplus", 3, ternary_loop, Softplus),
-    MT_ENTRY("lerp", 3, ternary_loop, Lerp),
-    MT_ENTRY("frac", 1, unary_loop, Frac),
-    MT_ENTRY("leaky_relu", 2, binary_loop, LeakyRelu),
-    MT_ENTRY("hardshrink", 2, binary_loop, Hardshrink),
-    MT_ENTRY("_softshrink", 2, binary_loop, Softshrink),
-    MT_ENTRY("_float_fmod", 2, guarded_binary_loop, Fmod),
-    MT_ENTRY("_float_remainder", 2, guarded_binary_loop, Remainder),
-    MT_ENTRY("_float_floor_divide", 2, guarded_binary_loop, FloorDivide),
-    MT_ENTRY("_tanh_backward", 2, binary_loop, TanhBackward),
-    MT_ENTRY("_sigmoid_backward", 2, binary_loop, SigmoidBackward),
-    MT_ENTRY("_silu_backward", 2, binary_loop, SiluBackward),
-    MT_ENTRY("_gelu_backward", 2, binary_loop, GeluBackward),
-    MT_ENTRY("_gelu_tanh_backward", 2, binary_loop, GeluTanhBackward),
-    MT_ENTRY("_squared_difference", 2, binary_loop, SquaredDifference),
-    MT_ENTRY("_squared_difference_backward", 3, ternary_loop, SquaredDifferenceBackward),
-    MT_ENTRY("_smooth_l1", 3, ternary_loop, SmoothL1),
-    MT_ENTRY("_smooth_l1_backward", 4, quadruple_loop, SmoothL1Backward),
-    MT_ENTRY("_larger_share", 3, ternary_loop, LargerShare),
-    MT_ENTRY("_root_of_positive", 1, unary_loop, RootOfPositive),
-    MT_ENTRY("_root_of_positive_backward", 2, binary_loop, RootOfPositiveBackward),
-    MT_ENTRY("_logits_loss", 2, binary_loop, LogitsLoss),
-    MT_ENTRY("_logits_loss_backward", 3, ternary_loop, LogitsLossBackward),
-    MT_ENTRY("hypot", 2, binary_loop, Hypot),
-    MT_NUMBERS("threshold", 3, ternary_loop, Threshold),
-    MT_NUMBERS("addcmul", 4, quadruple_loop, Addcmul),
-    MT_ENTRY("addcdiv", 4, quadruple_loop, Addcdiv),
-    {"_nan_to_num", 4, false, {{}, {}, {}, {}, nan_to_num_loop<float>, nan_to_num_loop<double>}},
+// A line for each function: the op (without an inference there is none, only the loop), its loops, and its form of
+// complex numbers.
+constexpr PointwiseRow rows[] = {
+    {"sin", infer_float_unary, MT_FLOATS(guarded_loop, Sin), ComplexFunction::Sin},
+    {"cos", infer_float_unary, MT_FLOATS(guarded_loop, Cos), ComplexFunction::Cos},
+    {"tan", infer_float_unary, MT_FLOATS(guarded_loop, Tan), ComplexFunction::Tan},
+    {"asin", infer_float_unary, MT_FLOATS(unary_loop, MT_MATH(asin)), ComplexFunction::Asin},
+    {"acos", infer_float_unary, MT_FLOATS(unary_loop, MT_MATH(acos)), ComplexFunction::Acos},
+    {"atan", infer_float_unary, MT_FLOATS(unary_loop, MT_MATH(atan)), ComplexFunction::Atan},
+    {"sinh", infer_float_unary, MT_FLOATS(unary_loop, MT_MATH(sinh)), ComplexFunction::Sinh},
+    {"cosh", infer_float_unary, MT_FLOATS(unary_loop, MT_MATH(cosh)), ComplexFunction::Cosh},
+    {"asinh", infer_float_unary, MT_FLOATS(unary_loop, MT_MATH(asinh)), ComplexFunction::Asinh},
+    {"acosh", infer_float_unary, MT_FLOATS(unary_loop, MT_MATH(acosh)), ComplexFunction::Acosh},
+    {"atanh", infer_float_unary, MT_FLOATS(unary_loop, MT_MATH(atanh)), ComplexFunction::Atanh},
+    {"exp2", infer_float_unary, MT_FLOATS(unary_loop, MT_MATH(exp2)), ComplexFunction::Exp2},
+    {"expm1", infer_float_unary, MT_FLOATS(unary_loop, MT_MATH(expm1)), ComplexFunction::Expm1},
+    {"log1p", infer_float_unary, MT_FLOATS(unary_loop, MT_MATH(log1p)), ComplexFunction::Log1p},
+    {"log2", infer_float_unary, MT_FLOATS(unary_loop, MT_MATH(log2)), ComplexFunction::Log2},
+    {"log10", infer_float_unary, MT_FLOATS(unary_loop, MT_MATH(log10)), ComplexFunction::Log10},
+    {"erf", infer_float_unary, MT_FLOATS(unary_loop, MT_MATH(erf))},
+    {"erfc", infer_float_unary, MT_FLOATS(unary_loop, MT_MATH(erfc))},
+    {"erfinv", infer_float_unary, MT_FLOATS(unary_loop, MT_MATH(erfinv))},
+    {"_gelu", infer_floats, MT_FLOATS(unary_loop, MT_MATH(gelu))},
+    {"_gelu_tanh", infer_floats, MT_FLOATS(unary_loop, MT_MATH(gelu_tanh))},
+    {"silu", infer_floats, MT_FLOATS(unary_loop, MT_MATH(silu)), ComplexFunction::Silu},
+    {"mish", infer_floats, MT_FLOATS(unary_loop, MT_MATH(mish))},
+    {"logsigmoid", infer_floats, MT_FLOATS(unary_loop, MT_MATH(log_sigmoid))},
+    {"selu", infer_floats, MT_FLOATS(unary_loop, MT_MATH(selu))},
+    {"sinc", infer_float_unary, MT_FLOATS(guarded_loop, Sinc), ComplexFunction::Sinc},
+    {"_logit", infer_float_unary, MT_FLOATS(unary_loop, MT_MATH(logit))},
+    {"hardswish", infer_floats, MT_FLOATS(unary_loop, MT_MATH(hardswish))},
+    {"hardsigmoid", infer_floats, MT_FLOATS(unary_loop, MT_MATH(hardsigmoid))},
+    {"_float_pow", nullptr, MT_FLOATS(binary_loop, MT_MATH(pow))},
+    {"atan2", infer_promoted, MT_FLOATS(binary_loop, MT_MATH(atan2))},
+    {"elu", infer_floats, MT_FLOATS(binary_loop, MT_MATH(elu))},
+    {"celu", infer_floats, MT_FLOATS(binary_loop, MT_MATH(celu))},
+    {"logaddexp", infer_floats, MT_FLOATS(binary_loop, MT_MATH(logaddexp))},
+    {"logaddexp2", infer_floats, MT_FLOATS(binary_loop, MT_MATH(logaddexp2))},
+    {"xlogy", infer_promoted, MT_FLOATS(binary_loop, MT_MATH(xlogy))},
+    {"xlog1py", infer_promoted, MT_FLOATS(binary_loop, MT_MATH(xlog1py))},
+    {"softplus", infer_floats, MT_FLOATS(ternary_loop, MT_MATH(softplus))},
+    {"lerp", infer_lerp, MT_FLOATS(ternary_loop, MT_MATH(lerp)), ComplexFunction::None, run_weighted},
+    {"frac", infer_floats, MT_FLOATS(unary_loop, Frac)},
+    {"leaky_relu", infer_floats, MT_FLOATS(binary_loop, LeakyRelu)},
+    {"hardshrink", infer_floats, MT_FLOATS(binary_loop, Hardshrink)},
+    {"_softshrink", infer_floats, MT_FLOATS(binary_loop, Softshrink)},
+    {"_float_fmod", nullptr, MT_FLOATS(guarded_binary_loop, Fmod)},
+    {"_float_remainder", nullptr, MT_FLOATS(guarded_binary_loop, Remainder)},
+    {"_float_floor_divide", nullptr, MT_FLOATS(guarded_binary_loop, FloorDivide)},
+    {"_tanh_backward", infer_floats, MT_FLOATS(binary_loop, TanhBackward)},
+    {"_sigmoid_backward", infer_floats, MT_FLOATS(binary_loop, SigmoidBackward)},
+    {"_silu_backward", infer_floats, MT_FLOATS(binary_loop, SiluBackward)},
+    {"_gelu_backward", infer_floats, MT_FLOATS(binary_loop, GeluBackward)},
+    {"_gelu_tanh_backward", infer_floats, MT_FLOATS(binary_loop, GeluTanhBackward)},
+    {"_squared_difference", infer_floats, MT_FLOATS(binary_loop, SquaredDifference)},
+    {"_squared_difference_backward", infer_floats, MT_FLOATS(ternary_loop, SquaredDifferenceBackward)},
+    {"_smooth_l1", infer_floats, MT_FLOATS(ternary_loop, SmoothL1)},
+    {"_smooth_l1_backward", infer_floats, MT_FLOATS(quadruple_loop, SmoothL1Backward)},
+    {"_larger_share", infer_promoted, MT_FLOATS(ternary_loop, LargerShare)},
+    {"_root_of_positive", infer_floats, MT_FLOATS(unary_loop, RootOfPositive)},
+    {"_root_of_positive_backward", infer_floats, MT_FLOATS(binary_loop, RootOfPositiveBackward)},
+    {"_logits_loss", infer_floats, MT_FLOATS(binary_loop, LogitsLoss)},
+    {"_logits_loss_backward", infer_floats, MT_FLOATS(ternary_loop, LogitsLossBackward)},
+    {"hypot", infer_floats, MT_FLOATS(binary_loop, Hypot)},
+    {"threshold", infer_numbers, MT_NUMBERS(ternary_loop, Threshold)},
+    {"addcmul", infer_numbers_with_number, MT_NUMBERS(quadruple_loop, Addcmul)},
+    {"addcdiv", infer_floats_with_number, MT_FLOATS(quadruple_loop, Addcdiv)},
+    {"_nan_to_num", infer_floats, MT_FLOATS(numbers_loop, NanToNum)},
 };
-static_assert(sizeof entries / sizeof *entries == kVectorFunctions);
+static_assert(names_differ(rows));
 
-#undef MT_ENTRY
+#undef MT_FLOATS
 #undef MT_NUMBERS
-#undef MT_UNARY
-#undef MT_BINARY
-#undef MT_TERNARY
+#undef MT_MATH
 #undef MT_BINARY_FORMULA
 #undef MT_TERNARY_FORMULA
 #undef MT_ANGLE
 
 }  // namespace
 
-extern constinit const PointwiseTable pointwise_table = {entries, kVectorFunctions};
+extern constinit const PointwiseTable pointwise_table = {rows, std::size(rows)};
 
 }  // namespace mt::cpu::MT_ISA_NS

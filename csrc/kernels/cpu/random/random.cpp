@@ -37,7 +37,7 @@ template <class T, bool sine> void turn_loop(void* out, const void* in, int64_t 
     }
 }
 
-template <bool sine> Loop turn(DType compute) {
+template <bool sine> Loop turn(const void*, DType compute) {
     if (compute == DType::F32) return {reinterpret_cast<const void*>(&turn_loop<float, sine>), compute};
     if (compute == DType::F64) return {reinterpret_cast<const void*>(&turn_loop<double, sine>), compute};
     return {};
