@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <queue>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "autograd/formula.h"
 #include "autograd/gradient_check.h"
 #include "autograd/leaf_gradient.h"
 #include "autograd/node_hooks.h"
 #include "core/error.h"
+#include "core/pointer_numbers.h"
 #include "dispatch/jit_device.h"
 #include "dispatch/python/python.h"
 #include "dispatch/settings.h"
@@ -77,23 +77,27 @@ class Run {
 
     void seed(const Edge& edge, Ref<Tensor> gradient, size_t position) {
         roots_.push_back(edge.node);
-        deliver(edge, std::move(gradient), nullptr, position);
+        deliver(state_of(edge.node.get()), edge.index, std::move(gradient), nullptr, position);
     }
 
-    bool will_execute(const GradNode* node) const { return useful_.contains(const_cast<GradNode*>(node)); }
+    bool will_execute(const GradNode* node) const {
+        const uint32_t* number = numbers_.find(node);
+        return number && states_[*number].useful;
+    }
     uint64_t id() const { return id_; }
     bool accumulates() const { return inputs_.empty(); }
     bool forward() const { return options_.forward; }
 
     Gradients run() {
         count_dependencies();
-        std::unordered_set<GradNode*> queued;
-        for (auto& root : roots_)
-            if (dependencies_[root.get()] == 0 && queued.insert(root.get()).second) ready_.push(root);
+        for (const auto& root : roots_)
+            if (State& state = state_of(root.get()); state.dependencies == 0 && !std::exchange(state.queued, true))
+                ready_.push(number_of(state));
         while (!ready_.empty()) {
-            Ref<GradNode> node = ready_.top();
+            State& state = states_[ready_.top()];
             ready_.pop();
-            step(*node);
+            Ref<GradNode> node = Ref<GradNode>::borrow(state.node);
+            step(*node, state);
             // Ctrl-C ends a long pass; formulas that run no Python code of their own would not notice it.
             if ((++steps_ & 63) == 0 && PyErr_CheckSignals() < 0) fail_python();
         }
@@ -101,9 +105,27 @@ class Run {
     }
 
   private:
-    struct Later {
-        bool operator()(const Ref<GradNode>& a, const Ref<GradNode>& b) const { return a->sequence < b->sequence; }
+    // What there is to know of a node while the pass runs. The roots hold all nodes.
+    struct State {
+        GradNode* node;
+        int dependencies = 0;
+        bool seen = false, queued = false;
+        bool useful = false;  // on the way to what is wanted
+        Gradients gradients{};  // that have come so far, per result
     };
+    struct Later {
+        const std::vector<State>* states;
+        bool operator()(uint32_t a, uint32_t b) const {
+            return (*states)[a].node->sequence < (*states)[b].node->sequence;
+        }
+    };
+    // Made before the first node runs: then they stay where they are.
+    State& state_of(GradNode* node) {
+        const auto [number, is_new] = numbers_.add(node, static_cast<uint32_t>(states_.size()));
+        if (is_new) states_.push_back({node});
+        return states_[*number];
+    }
+    uint32_t number_of(const State& state) const { return static_cast<uint32_t>(&state - states_.data()); }
 
     /// Adds the gradient of a part, as `split` and `x[i]` make them, to that part of what the whole has already,
     /// instead of adding a tensor that is zero everywhere else. False where that can't be done.
@@ -113,10 +135,10 @@ class Run {
             options_.create_graph || anomaly.enabled || !gradients[0])
             return false;
         const Edge& edge = node.edges[0];
-        if (!edge.node || !useful_.contains(edge.node.get())) return false;
-        auto found = buffers_.find(edge.node.get());
-        if (found == buffers_.end() || edge.index >= found->second.size()) return false;
-        const Ref<Tensor>& whole = found->second[edge.index];
+        if (!edge.node || !will_execute(edge.node.get())) return false;
+        const Gradients& arrived = state_of(edge.node.get()).gradients;
+        if (edge.index >= arrived.size()) return false;
+        const Ref<Tensor>& whole = arrived[edge.index];
         Tensor& part_of_gradient = *gradients[0];
         // Nobody else may see the memory change.
         if (!whole || !owned_once(*whole) || whole->storage->external() || whole->storage->read_only ||
@@ -133,44 +155,49 @@ class Run {
     }
 
     // All gradients that enter come by here.
-    void deliver(const Edge& edge, Ref<Tensor> gradient, const GradNode* sender, size_t position) {
-        Gradients& slots = buffers_[edge.node.get()];
-        slots.resize(edge.node->result_meta.size());
-        accumulate(slots.at(edge.index),
-                   fit(std::move(gradient), edge.node->result_meta[edge.index], sender, position));
+    static void deliver(State& receiver, uint32_t index, Ref<Tensor> gradient, const GradNode* sender,
+                        size_t position) {
+        const auto& expected = receiver.node->result_meta;
+        Ref<Tensor> fitted = fit(std::move(gradient), expected[index], sender, position);
+        receiver.gradients.resize(expected.size());
+        accumulate(receiver.gradients.at(index), std::move(fitted));
     }
 
     void count_dependencies() {
         // Depth first, without recursion; with captures only the nodes on a path to one are of use.
-        std::vector<std::pair<GradNode*, size_t>> stack;
-        std::unordered_set<GradNode*> seen;
-        for (auto& root : roots_) {
-            if (!seen.insert(root.get()).second) continue;
-            stack.push_back({root.get(), 0});
+        std::vector<std::pair<uint32_t, size_t>> stack;
+        auto enter = [&](GradNode* node) {
+            State& state = state_of(node);
+            if (!std::exchange(state.seen, true)) stack.push_back({number_of(state), 0});
+        };
+        for (const auto& root : roots_) {
+            enter(root.get());
             while (!stack.empty()) {
-                auto& [node, next] = stack.back();
+                auto& [number, next] = stack.back();
+                GradNode* node = states_[number].node;
                 if (next < node->edges.size()) {
                     const bool leads = leads_on(*node, next);
                     GradNode* child = node->edges[next++].node.get();
-                    if (child && leads && seen.insert(child).second) stack.push_back({child, 0});
+                    if (child && leads) enter(child);
                 } else {
                     bool of_use = inputs_.empty() || inputs_.contains(node);
                     for (size_t i = 0; i < node->edges.size(); ++i) {
                         const Edge& edge = node->edges[i];
                         if (!edge.node || !leads_on(*node, i)) continue;
-                        ++dependencies_[edge.node.get()];
-                        of_use |= useful_.contains(edge.node.get());
+                        State& receiver = state_of(edge.node.get());
+                        ++receiver.dependencies;
+                        of_use |= receiver.useful;
                     }
-                    if (of_use) useful_.insert(node);
+                    states_[number].useful = of_use;
                     stack.pop_back();
                 }
             }
         }
     }
 
-    void step(GradNode& node) {
-        Gradients gradients = std::move(buffers_[&node]);
-        buffers_.erase(&node);
+    void step(GradNode& node, State& state) {
+        Gradients gradients = std::move(state.gradients);
+        state.gradients.clear();
         gradients.resize(node.result_meta.size());
         bool any = false;
         for (auto& g : gradients) any |= static_cast<bool>(g);
@@ -181,7 +208,7 @@ class Run {
         if (!on_the_way) capture(node, gradients);
         Gradients sent(node.edges.size());
         // Also where no gradient has come: hooks are told, and custom functions get zeros.
-        if (useful_.contains(&node)) {
+        if (state.useful) {
             if (node.type == GradNode::Type::Accumulate) {
                 if (inputs_.empty() || options_.accumulate) {
                     run_prehooks(node, gradients);
@@ -220,8 +247,9 @@ class Run {
         for (size_t i = 0; i < node.edges.size(); ++i) {
             const Edge& edge = node.edges[i];
             if (!edge.node || !leads_on(node, i)) continue;
-            if (sent[i] && useful_.contains(edge.node.get())) deliver(edge, std::move(sent[i]), &node, i);
-            if (--dependencies_[edge.node.get()] == 0) ready_.push(edge.node);
+            State& receiver = state_of(edge.node.get());
+            if (sent[i] && receiver.useful) deliver(receiver, edge.index, std::move(sent[i]), &node, i);
+            if (--receiver.dependencies == 0) ready_.push(number_of(receiver));
         }
     }
 
@@ -258,7 +286,7 @@ class Run {
     bool wants_run(const GradNode& node) const {
         if (inputs_.empty() || (options_.accumulate && inputs_.contains(const_cast<GradNode*>(&node)))) return true;
         for (size_t i = 0; i < node.edges.size(); ++i)
-            if (const Edge& edge = node.edges[i]; edge.node && leads_on(node, i) && useful_.contains(edge.node.get()))
+            if (const Edge& edge = node.edges[i]; edge.node && leads_on(node, i) && will_execute(edge.node.get()))
                 return true;
         return false;
     }
@@ -274,10 +302,9 @@ class Run {
     std::unordered_map<GradNode*, std::vector<std::pair<uint32_t, size_t>>> inputs_;
     Gradients captured_;
     std::vector<Ref<GradNode>> roots_;
-    std::unordered_map<GradNode*, Gradients> buffers_;
-    std::unordered_map<GradNode*, int> dependencies_;
-    std::unordered_set<GradNode*> useful_;
-    std::priority_queue<Ref<GradNode>, std::vector<Ref<GradNode>>, Later> ready_;
+    std::vector<State> states_;
+    PointerNumbers numbers_;
+    std::priority_queue<uint32_t, std::vector<uint32_t>, Later> ready_{Later{&states_}};
 };
 
 }  // namespace

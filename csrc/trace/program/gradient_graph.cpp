@@ -20,37 +20,6 @@ bool is_own(const OpDef& op) { return !op.python_infer && !op.python_kernel[stat
 
 }  // namespace
 
-void PointerNumbers::clear() {
-    count_ = 0;
-    if (++round_ == 0) {
-        slots_.clear();
-        round_ = 1;
-    }
-}
-
-void PointerNumbers::grow() {
-    std::vector<Slot> before(std::max<size_t>(2 * slots_.size(), 64));
-    std::swap(before, slots_);
-    count_ = 0;
-    for (const Slot& slot : before)
-        if (slot.key && slot.round == round_) add(slot.key, slot.number);
-}
-
-std::pair<uint32_t*, bool> PointerNumbers::add(const void* key, uint32_t next) {
-    if (2 * count_ >= slots_.size()) grow();
-    const size_t mask = slots_.size() - 1;
-    for (size_t at = mixed(0, reinterpret_cast<uintptr_t>(key)) & mask;; at = (at + 1) & mask) {
-        Slot& slot = slots_[at];
-        if (slot.key && slot.round == round_) {
-            if (slot.key == key) return {&slot.number, false};
-            continue;
-        }
-        slot = {key, next, round_};
-        ++count_;
-        return {&slot.number, true};
-    }
-}
-
 uint64_t GradientGraph::hash() const {
     uint64_t hash = settings_word();
     for (uint64_t word : words) hash = mixed(hash, word);

@@ -2,30 +2,12 @@
 #pragma once
 
 #include <cstdint>
-#include <utility>
 #include <vector>
 
 #include "autograd/engine.h"
+#include "core/pointer_numbers.h"
 
 namespace mt::trace {
-
-// Numbers for what pointers point to, from 0 on, in a table that is cleared at no cost.
-class PointerNumbers {
-  public:
-    void clear();
-    // The number of `key`, `next` if it is new; and whether it is.
-    std::pair<uint32_t*, bool> add(const void* key, uint32_t next);
-
-  private:
-    struct Slot {
-        const void* key = nullptr;
-        uint32_t number = 0, round = 0;
-    };
-    void grow();
-    std::vector<Slot> slots_;
-    uint32_t round_ = 0;
-    size_t count_ = 0;
-};
 
 // The nodes of a graph with all that their formulas read, but for the contents of tensors and where these lie. Hooks,
 // functions of the user's own, and leaves that have a gradient are left to the engine.
