@@ -1,18 +1,27 @@
-"""Where a warning belongs: the line of the user who called."""
+"""The framework's warnings: at the line of the user who called, and known to a function that is being recorded."""
 
 from __future__ import annotations
 
 import os
 import sys
+import warnings
 
-__all__ = ["users_level"]
+from minitensor import _C
 
-_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+__all__ = ["warn"]
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_OURS = (_HERE + os.sep, os.path.join(os.path.dirname(_HERE), "minitensor_jit") + os.sep)
 
 
-def users_level() -> int:
-    """The `stacklevel` for `warnings.warn` in the calling function: that of the first frame outside this package."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the first frame outside the framework; what a filter makes an error is raised.
+
+    A compiled function replays without Python. It records again if the filters are others than when it warned, so that
+    they decide at each call; what they let through is printed when it is recorded, as all that it prints.
+    """
+    _C.note_warning()
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_OURS):
         level, frame = level + 1, frame.f_back
-    return level
+    warnings.warn(message, category, stacklevel=level)

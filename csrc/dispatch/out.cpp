@@ -35,7 +35,7 @@ void fit(Tensor& out, const Dims& sizes) {
                               ". This behavior is deprecated, and in a future PyTorch release outputs will not be "
                               "resized unless they have zero elements. You can explicitly reuse an out tensor t by "
                               "resizing it, inplace, to zero elements with t.resize_(0).";
-        if (PyErr_WarnEx(PyExc_UserWarning, message.c_str(), 1) < 0) fail_python();
+        warn(message);
     }
     resize(out, sizes);
 }

@@ -8,11 +8,10 @@ counts through their dimensions, so that reading and writing know one index and 
 from __future__ import annotations
 
 import operator
-import warnings
 from typing import Any
 
 from minitensor import _C
-from minitensor._warning import users_level
+from minitensor._warning import warn
 from minitensor.composite.dims import type_name
 from minitensor.ops.elementwise import copy, fill
 from minitensor.ops.index import flat_index, index_at, index_put_at
@@ -32,11 +31,9 @@ def _as_items(key: Any) -> list[Any]:
     if isinstance(key, list) and len(key) < _LONGEST_LEGACY_KEY:
         for item in key:
             if isinstance(item, (Tensor, list, tuple, slice)) or item is None or item is Ellipsis:
-                warnings.warn(
+                warn(
                     "Using a non-tuple sequence for multidimensional indexing is deprecated; use x[tuple(seq)] instead "
-                    "of x[seq].",
-                    UserWarning,
-                    stacklevel=users_level(),
+                    "of x[seq]."
                 )
                 return list(key)
     return [key]
@@ -52,11 +49,7 @@ def _normal(item: Any) -> Any:
             if not (item.is_floating_point() or item.is_complex()):
                 return int(item)
         if dtype is _C.uint8:
-            warnings.warn(
-                "indexing with dtype uint8 is now deprecated, please use a dtype bool instead.",
-                UserWarning,
-                stacklevel=users_level(),
-            )
+            warn("indexing with dtype uint8 is now deprecated, please use a dtype bool instead.")
             return item != 0
         if dtype is not _C.bool and dtype not in _INTEGERS:
             raise IndexError("tensors used as indices must be long, int, byte or bool tensors")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,7 +11,7 @@ from minitensor._functions.checked import checked, checked_method, overridable_p
 from minitensor._functions.torch_function import NOT_OVERRIDDEN, torch_function
 from minitensor._jit import hooks
 from minitensor._tensor.copying import copy_tensor, deepcopy_tensor
-from minitensor._warning import users_level
+from minitensor._warning import warn
 from minitensor.composite import COMPOSITES
 from minitensor.composite.complex import imag, real
 from minitensor.composite.layout import preserve_format
@@ -74,7 +73,7 @@ def _make_subclass(cls: type, data: Any, require_grad: bool = False) -> Any:
 
 def _never_volatile() -> bool:
     text = "volatile was removed (Variable.volatile is always False)"
-    warnings.warn(text, UserWarning, stacklevel=users_level())
+    warn(text)
     return False
 
 
@@ -170,7 +169,7 @@ def to(
         return moved if dtype is None else moved.to(dtype)
     if dtype is not None and dtype is not self.dtype:
         if self.is_complex() and dtype not in (_C.complex64, _C.complex128, _C.bool, complex, bool):
-            warnings.warn(_PARTS_LOST, UserWarning, stacklevel=users_level())
+            warn(_PARTS_LOST)
         return cast(self, dtype)
     return clone(self) if copy else self
 

@@ -90,8 +90,12 @@ def tensor_text(tensor: Any) -> str:
         text = _elements_text(tensor, len(prefix))
         shown = is_default or tensor.dtype in (_C.int64, _C.bool, _C.get_default_dtype().to_complex())
         suffixes = [*device, *([] if _options.edgeitems else size), *([] if shown else dtype)]
-    if tensor.grad_fn is not None:
-        suffixes.append(f"grad_fn=<{tensor.grad_fn.name()}>")
+    try:
+        node = None if tensor.grad_fn is None else tensor.grad_fn.name()
+    except RuntimeError:  # a view that was written where its history can't follow
+        node = "Invalid"
+    if node is not None:
+        suffixes.append(f"grad_fn=<{node}>")
     elif tensor.requires_grad:
         suffixes.append("requires_grad=True")
     text = _with_suffixes(prefix + text, suffixes, len(prefix))

@@ -6,12 +6,11 @@ What it does with an op's operands is said where the op is: `autocast=` or `@aut
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 from minitensor import _C
-from minitensor._warning import users_level
+from minitensor._warning import warn
 from minitensor.amp import state
 from minitensor.amp.state import is_autocast_available
 
@@ -63,7 +62,7 @@ class autocast(_C.Context):  # noqa: N801  (PyTorch's name)
             )
         else:
             return True
-        warnings.warn(reason, stacklevel=users_level())
+        warn(reason)
         return False
 
     def _now(self) -> tuple[int, int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import defaultdict
 from collections.abc import Iterable
 from enum import Enum
@@ -11,7 +10,7 @@ from typing import Any
 from minitensor import _C, cuda
 from minitensor._C import Tensor, float16, float32, int32
 from minitensor._functions.offered import full, isfinite, stack, where, zeros_like
-from minitensor._warning import users_level
+from minitensor._warning import warn
 from minitensor.autograd import no_grad
 
 __all__ = ["GradScaler", "OptState"]
@@ -46,10 +45,7 @@ class GradScaler:
         self._device = device
         self._enabled = enabled
         if enabled and _C.device(device).type == "cuda" and not cuda.is_available():
-            warnings.warn(
-                "minitensor.cuda.amp.GradScaler is enabled, but CUDA is not available.  Disabling.",
-                stacklevel=users_level(),
-            )
+            warn("minitensor.cuda.amp.GradScaler is enabled, but CUDA is not available.  Disabling.")
             self._enabled = False
         if self._enabled:
             if not growth_factor > 1.0:

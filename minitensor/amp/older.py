@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import warnings
-
 from minitensor import _C, amp
-from minitensor._warning import users_level
+from minitensor._warning import warn
 
 __all__ = ["classes_for", "deprecated"]
 
 
 def deprecated(device: str, name: str) -> None:
     """Warn that `name` has a form that takes the device."""
-    warnings.warn(
+    warn(
         f"`minitensor.{device}.amp.{name}(args...)` is deprecated. "
         f"Please use `minitensor.amp.{name}('{device}', args...)` instead.",
         FutureWarning,
-        stacklevel=users_level(),
     )
 
 

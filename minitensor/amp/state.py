@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
-
 from minitensor import _C
-from minitensor._warning import users_level
+from minitensor._warning import warn
 
 __all__ = [
     "autocast_decrement_nesting",
@@ -121,11 +119,7 @@ def restore_autocast(state: int, nesting: int) -> None:
 
 
 def _deprecated(name: str, instead: str) -> None:
-    warnings.warn(
-        f"minitensor.{name} is deprecated. Please use minitensor.{instead} instead.",
-        DeprecationWarning,
-        stacklevel=users_level(),
-    )
+    warn(f"minitensor.{name} is deprecated. Please use minitensor.{instead} instead.", DeprecationWarning)
 
 
 def is_autocast_cpu_enabled() -> bool:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import linecache
 import sys
-import warnings
 from pathlib import Path
 from typing import Any
 
 from minitensor import _C
+from minitensor._warning import warn
 from minitensor.settings import is_anomaly_check_nan_enabled, is_anomaly_enabled
 
 __all__ = ["detect_anomaly", "is_anomaly_check_nan_enabled", "is_anomaly_enabled", "set_detect_anomaly"]
@@ -35,7 +35,7 @@ def _report(name: str, trace: str | None) -> None:
         text += "pass for more information."
     else:
         text = f"Error detected in {name}. Traceback of forward call that caused the error:\n{trace}"
-    warnings.warn(text, stacklevel=2)
+    warn(text)
 
 
 def _has_nan(tensor: Any) -> bool:
@@ -69,10 +69,9 @@ class detect_anomaly(_C.Context):  # noqa: N801  (PyTorch's name)
 
     def __init__(self, check_nan: bool = True) -> None:
         self._check_nan = check_nan
-        warnings.warn(
+        warn(
             "Anomaly Detection has been enabled. This mode will increase the runtime and should only be enabled for "
-            "debugging.",
-            stacklevel=2,
+            "debugging."
         )
 
     def _now(self) -> tuple[bool, bool]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from minitensor import _C
+from minitensor._warning import warn
 from minitensor.autograd.grad_mode import enable_grad, no_grad
 from minitensor.autograd.gradients import grad
 
@@ -93,7 +94,6 @@ def _analytical(output: Any, inputs: tuple[Any, ...], places: list[int], check_u
 
 
 def _check_inputs(inputs: tuple[Any, ...]) -> list[int]:
-    import warnings
 
     places = [i for i, x in enumerate(inputs) if _differentiable(x) and x.requires_grad]
     if not places:
@@ -104,10 +104,9 @@ def _check_inputs(inputs: tuple[Any, ...]) -> list[int]:
     for i in places:
         x = inputs[i]
         if x.dtype not in (_C.float64, _C.complex128):
-            warnings.warn(
+            warn(
                 f"Input #{i} requires gradient and is not a double precision floating point or complex. This check "
-                "will likely fail if all the inputs are not of double precision floating point or complex. ",
-                stacklevel=4,
+                "will likely fail if all the inputs are not of double precision floating point or complex. "
             )
         if any(s == 0 and n > 1 for s, n in zip(x.stride(), x.shape, strict=True)):
             raise RuntimeError(

@@ -47,6 +47,14 @@ def _handle(tensor: Any) -> Any:
     return raw(tensor._pattern, tensor._elements) if isinstance(tensor, SparseTensor) else tensor.detach()
 
 
+def history_of(tensor: Any) -> Any:
+    """The node that made a tensor; None for a view whose history can't be told, which refuses every use of it."""
+    try:
+        return tensor.grad_fn
+    except RuntimeError:
+        return None
+
+
 class Saved:
     """One tensor kept for backward."""
 
@@ -156,7 +164,7 @@ class FunctionContext:
         def place(tensor: Any) -> int | None:
             # One that was returned twice is the last of them; one without a gradient is not the node's.
             at = next((i for i in reversed(range(len(results))) if results[i] is tensor), None)
-            return None if at is None or tensor.grad_fn != node else at
+            return None if at is None or history_of(tensor) != node else at
 
         self._saved = [Saved(t, None if t is None else place(t)) for t in self._given]
         if forward:

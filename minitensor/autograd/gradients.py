@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from minitensor import _C
+from minitensor._warning import warn
 from minitensor.autograd.graph import GradientEdge
 
 Tensor = _C.Tensor
@@ -69,9 +69,7 @@ def backward(
     theirs are accumulated. `grad_variables` is the old name of `grad_tensors`.
     """
     if grad_variables is not None:
-        import warnings
-
-        warnings.warn("`grad_variables` is deprecated. Use `grad_tensors` instead.", FutureWarning, stacklevel=2)
+        warn("`grad_variables` is deprecated. Use `grad_tensors` instead.", FutureWarning)
         if grad_tensors is not None:
             raise RuntimeError(
                 "`grad_tensors` and `grad_variables` (deprecated) arguments both passed to backward(). Please only use "
@@ -153,11 +151,10 @@ def grad(
         )
         return dict(zip(inputs, found, strict=True))
     if not only_inputs:
-        warnings.warn(
+        warn(
             "only_inputs argument is deprecated and is ignored now (defaults to True). To accumulate gradient for "
             "other parts of the graph, please use minitensor.autograd.backward.",
             FutureWarning,
-            stacklevel=2,
         )
     if allow_unused is False and materialize_grads:
         raise ValueError(

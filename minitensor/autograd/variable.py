@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, NoReturn
 
 from minitensor import _C
 from minitensor._functions.offered import empty
+from minitensor._warning import warn
 
 __all__ = ["Variable", "variable"]
 
@@ -22,10 +22,7 @@ class Variable(metaclass=_IsTensor):
     def __new__(cls, data: Any = None, requires_grad: bool = False, volatile: bool | None = None) -> Any:
         """A tensor with `data`, or an empty one; TypeError if it is no tensor. `volatile` was removed from PyTorch."""
         if volatile:
-            warnings.warn(
-                "volatile was removed (Variable.volatile is always False), please use `with torch.no_grad()` instead.",
-                stacklevel=2,
-            )
+            warn("volatile was removed (Variable.volatile is always False), please use `with torch.no_grad()` instead.")
         if data is not None and not isinstance(data, _C.Tensor):
             raise TypeError(f"Variable data has to be a tensor, but got {type(data).__name__}")
         made = empty(0) if data is None else data.detach()

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from minitensor import _C
-from minitensor._warning import users_level
+from minitensor._warning import warn
 from minitensor.composite import shape
 from minitensor.composite.dims import product, sizes_of
 from minitensor.composite.registry import composite
@@ -284,7 +283,7 @@ def resize_as_(input: Any, the_template: Any, *, memory_format: Any = None) -> T
 
 
 def _deprecated(name: str) -> None:
-    warnings.warn(f"non-inplace {name} is deprecated", UserWarning, stacklevel=users_level())
+    warn(f"non-inplace {name} is deprecated")
 
 
 @composite(function=False)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 from minitensor import _C
 from minitensor._jit import hooks
+from minitensor._warning import warn
 from minitensor.composite.layout import written_copy
 from minitensor.composite.numbers import number
 from minitensor.composite.registry import composite
@@ -248,9 +248,7 @@ def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, req
             f"than actual buffer length ({length} bytes)"
         )
     if view.readonly:
-        warnings.warn(
-            "The given buffer is not writable, and tensors can't say so: the tensor gets a copy of it.", stacklevel=2
-        )
+        warn("The given buffer is not writable, and tensors can't say so: the tensor gets a copy of it.")
         view = memoryview(bytearray(view.cast("B")))
     raw = np.frombuffer(view, np.uint8, count * itemsize, offset)
     made = _C.from_numpy(raw).view(dtype)

@@ -387,11 +387,20 @@ def expit(input: Any) -> Tensor:
 
 @composite(inplace=True, out=True, namespaces=("special",))
 def polygamma(n: Any, input: Any) -> Tensor:
-    """The derivative of order n of digamma; n = 0 is digamma. As a method: x.polygamma(n)."""
+    """The derivative of order n of digamma; n = 0 is digamma. As a method: x.polygamma(n).
+
+    TypeError if n is no whole number, RuntimeError if it is negative.
+    """
     if isinstance(n, Tensor):
         n, input = input, n
+    if isinstance(n, bool) or not hasattr(n, "__index__"):
+        raise TypeError(f"polygamma(): argument 'n' (position 1) must be int, not {type(n).__name__}")
+    n = whole(n, "polygamma", "n")
     if n < 0:
         raise RuntimeError("polygamma(n, x) does not support negative n.")
+    if n and input.is_complex():
+        kernel = "trigamma" if n == 1 else "polygamma"
+        raise NotImplementedError(f"\"{kernel}\" not implemented for '{type_name(input)}'")
     return special.digamma(input) if n == 0 else special.polygamma(_floating(input), n)
 
 

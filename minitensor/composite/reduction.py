@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 from minitensor import _C
 from minitensor._functions.named_results import named
-from minitensor._warning import users_level
+from minitensor._warning import warn
 from minitensor.composite.dims import normal_dim
 from minitensor.composite.numbers import number
 from minitensor.composite.registry import autocast, composite, shortcut
@@ -109,11 +108,9 @@ def _moment_arguments(name: str, input: Any, args: tuple[Any, ...], more: dict[s
         raise RuntimeError("std and var only support floating point and complex dtypes")
     count = math.prod(input.shape[d] for d in dims_of(input, dim)) if input.ndim else 1
     if count - correction <= 0:
-        warnings.warn(
+        warn(
             f"{name}(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor "
-            "(input numel divided by output numel).",
-            UserWarning,
-            stacklevel=users_level(),
+            "(input numel divided by output numel)."
         )
     return dim, float(correction), bool(given.get("keepdim", False))
 

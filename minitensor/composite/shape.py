@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import operator
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -269,14 +270,14 @@ def tile(input: Any, *args: Any, dims: Any = None) -> Tensor:
 
 
 @composite()
-def repeat_interleave(
-    input: Any, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None
-) -> Tensor:
+def repeat_interleave(input: Any, repeats: Any = None, dim: int | None = None, *, output_size: Any = None) -> Tensor:
     """Every element, or slice along dim, repeated: all as often, or each its own number of times.
 
     With `repeats` alone, a vector of counts, the indices that a call with it would take. RuntimeError if counts are
-    negative or don't fit.
+    negative or don't fit, or if `output_size`, a whole number or a tensor of one, isn't the size that the result has
+    along dim; TypeError if it is anything else.
     """
+    output_size = _output_size(output_size)
     if repeats is None:
         return _repeat_places(input, output_size)
     x = reshape(input, -1) if dim is None else input
@@ -285,6 +286,10 @@ def repeat_interleave(
         if repeats < 0:
             raise RuntimeError("Repeats must be non-negative")
         shape = tuple(x.shape) or (1,)
+        if output_size is not None and output_size != shape[d] * repeats:
+            raise RuntimeError(
+                f"repeat_interleave: Invalid output_size, expected {shape[d] * repeats} but got {output_size}"
+            )
         x = reshape(x, shape)
         spread = movement.expand(movement.unsqueeze(x, d + 1), (*shape[: d + 1], repeats, *shape[d + 1 :]))
         return reshape(row_major(spread), (*shape[:d], shape[d] * repeats, *shape[d + 1 :]))
@@ -303,6 +308,19 @@ def repeat_interleave(
     from minitensor.ops.index import index_select
 
     return index_select(reshape(x, 1) if x.ndim == 0 else x, _repeat_places(repeats, output_size), d)
+
+
+def _output_size(given: Any) -> int | None:
+    if given is None:
+        return None
+    is_whole = not (isinstance(given, builtins.bool) or getattr(given, "dtype", None) is _C.bool)
+    try:
+        if is_whole:
+            return operator.index(given)
+    except TypeError:
+        pass
+    what = f"of {given.dtype}, shape {tuple(given.shape)}" if isinstance(given, Tensor) else type(given).__name__
+    raise TypeError(f"repeat_interleave(): argument 'output_size' must be int, not {what}")
 
 
 def _repeat_places(repeats: Any, output_size: int | None) -> Any:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 from minitensor import _C
 from minitensor._functions.named_results import named
-from minitensor._warning import users_level
+from minitensor._warning import warn
 from minitensor.composite.dims import normal_dim
 from minitensor.composite.numbers import number, whole
 from minitensor.composite.registry import composite
@@ -223,11 +222,7 @@ def cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any 
         freedom = total - correction
     freedom = max(float(freedom), 0.0) if not isinstance(freedom, Tensor) else where(freedom < 0, 0.0, freedom)
     if float(freedom) <= 0:
-        warnings.warn(
-            "cov(): degrees of freedom is <= 0. Correction should be strictly less than the number of observations.",
-            UserWarning,
-            stacklevel=users_level(),
-        )
+        warn("cov(): degrees of freedom is <= 0. Correction should be strictly less than the number of observations.")
     centred = x - mean
     other = centred if weights is None else centred * weights
     transposed = (other.conj() if other.is_complex() else other).transpose(0, 1)

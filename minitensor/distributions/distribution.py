@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, ClassVar
 
 from minitensor import autograd
 from minitensor._C import Size, Tensor
 from minitensor._functions.offered import exp
+from minitensor._warning import warn
 from minitensor.autograd import enable_grad, no_grad
 from minitensor.distributions import constraints
 from minitensor.distributions.parameters import lazy_property, sum_rightmost
@@ -50,10 +50,9 @@ class Distribution:
         try:
             found = self.arg_constraints
         except NotImplementedError:
-            warnings.warn(
+            warn(
                 f"{type(self)} does not define `arg_constraints`. Please set `arg_constraints = {{}}` or initialize "
-                "the distribution with `validate_args=False` to turn off validation.",
-                stacklevel=4,
+                "the distribution with `validate_args=False` to turn off validation."
             )
             return
         for name, constraint in found.items():
@@ -140,7 +139,7 @@ class Distribution:
 
     def sample_n(self, n: int) -> Any:
         """Deprecated: `sample((n,))`."""
-        warnings.warn("sample_n(n) will be deprecated. Use .sample((n,)) instead.", FutureWarning, stacklevel=2)
+        warn("sample_n(n) will be deprecated. Use .sample((n,)) instead.", FutureWarning)
         return self.sample(Size((n,)))
 
     def log_prob(self, value: Any) -> Any:
@@ -189,10 +188,9 @@ class Distribution:
         try:
             support = self.support
         except NotImplementedError:
-            warnings.warn(
+            warn(
                 f"{type(self)} does not define `support` to enable sample validation. Please initialize the "
-                "distribution with `validate_args=False` to turn off validation.",
-                stacklevel=3,
+                "distribution with `validate_args=False` to turn off validation."
             )
             return
         if not bool(support.check(value).all()):

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from minitensor._warning import warn
 from minitensor.fx.code import PythonCode, generate
 from minitensor.fx.node import Node, map_arg
 
@@ -101,13 +102,10 @@ class Graph:
     def get_attr(self, qualified_name: str, type_expr: Any = None) -> Node:
         """An attribute of the module, such as a parameter."""
         if self.owning_module is not None and not _reaches(self.owning_module, qualified_name):
-            import warnings
-
-            warnings.warn(
+            warn(
                 "Attempted to insert a get_attr Node with no underlying reference in the owning GraphModule! Call "
                 "GraphModule.add_submodule to add the necessary submodule, GraphModule.add_parameter to add the "
-                "necessary Parameter, or nn.Module.register_buffer to add the necessary buffer",
-                stacklevel=2,
+                "necessary Parameter, or nn.Module.register_buffer to add the necessary buffer"
             )
         return self.create_node("get_attr", qualified_name, (), {}, None, type_expr)
 
@@ -184,9 +182,7 @@ class Graph:
         if to_erase.graph is not self:
             raise RuntimeError(f"Attempting to remove {to_erase} from wrong graph!")
         if to_erase._erased:
-            import warnings
-
-            warnings.warn(f"erase_node({to_erase}) on an already erased node", stacklevel=2)
+            warn(f"erase_node({to_erase}) on an already erased node")
             return
         to_erase._unlink()
         to_erase._erased = True

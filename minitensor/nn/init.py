@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +11,7 @@ from minitensor._C import Tensor
 from minitensor._functions import offered
 from minitensor._functions.checked import checked
 from minitensor._functions.offered import diagonal, empty, empty_like, ones, randperm, where
-from minitensor._warning import users_level
+from minitensor._warning import warn
 from minitensor.autograd import no_grad
 from minitensor.composite.random.torch_numbers import as_torch
 
@@ -88,10 +87,8 @@ def trunc_normal_(
         return (1.0 + math.erf(x / math.sqrt(2.0))) / 2.0
 
     if mean < a - 2 * std or mean > b + 2 * std:
-        warnings.warn(
-            "mean is more than 2 std from [a, b] in nn.init.trunc_normal_. "
-            "The distribution of values may be incorrect.",
-            stacklevel=users_level(),
+        warn(
+            "mean is more than 2 std from [a, b] in nn.init.trunc_normal_. The distribution of values may be incorrect."
         )
     if as_torch(generator, tensor.device):
         with no_grad():
@@ -192,7 +189,7 @@ def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> 
 def _kaiming(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float | None:
     """Return the standard deviation; None, with a warning, where there is nothing to fill."""
     if 0 in tensor.shape:
-        warnings.warn("Initializing zero-element tensors is a no-op", stacklevel=users_level())
+        warn("Initializing zero-element tensors is a no-op")
         return None
     fan = _calculate_correct_fan(tensor, mode)
     return calculate_gain(nonlinearity, a) / math.sqrt(fan)
@@ -283,9 +280,7 @@ def _deprecated(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     old = new[:-1]
 
     def call(*args: Any, **kwargs: Any) -> Tensor:
-        warnings.warn(
-            f"`nn.init.{old}` is now deprecated in favor of `nn.init.{new}`.", FutureWarning, stacklevel=users_level()
-        )
+        warn(f"`nn.init.{old}` is now deprecated in favor of `nn.init.{new}`.", FutureWarning)
         return function(*args, **kwargs)
 
     call.__name__ = call.__qualname__ = old

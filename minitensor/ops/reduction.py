@@ -57,11 +57,14 @@ def _mean_lower(b: Any, x: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
 
 
 def _extreme_vjp(g: Any, out: Any, x: Any, dim: Any, keepdim: bool) -> Any:
-    # Equal extremes share the gradient evenly, as PyTorch's amax does.
+    # Equal extremes share the gradient evenly. If the extreme of all is NaN, what is NaN shares it, as in PyTorch's
+    # max(); over dimensions nothing equals one that is NaN, and the gradient of all is NaN, as in its amax.
     extreme = _spread(out, x, dim, keepdim)
-    mask = where(extreme == extreme, x == extreme, x != x)
-    count = mask.sum(dim=_dims(x, dim), keepdim=True) if x.ndim else 1
-    return where(mask, _spread(g, x, dim, keepdim) / count, 0.0)
+    mask = x == extreme
+    if dim is None:
+        mask = where(extreme == extreme, mask, x != x)
+    count = mask.sum(dim=_dims(x, dim), keepdim=True) if x.ndim else mask
+    return where(mask, _spread(g, x, dim, keepdim), 0.0) / count
 
 
 def _conj(x: Any) -> Any:

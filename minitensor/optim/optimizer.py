@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
@@ -14,6 +13,7 @@ from minitensor import _C
 from minitensor._C import Tensor
 from minitensor._functions.offered import from_dlpack
 from minitensor._profile.events import begin_range, end_range
+from minitensor._warning import warn
 from minitensor.autograd.gradients import clear_gradients
 from minitensor.utils.hooks import RemovableHandle, add_hook
 
@@ -122,10 +122,9 @@ class Optimizer:
                 raise ValueError(f"parameter group didn't specify a value of required optimization parameter {name}")
             param_group.setdefault(name, default)
         if len(params) != len({id(param) for param in params}):
-            warnings.warn(
+            warn(
                 "optimizer contains a parameter group with duplicate parameters; in future, this will cause an error; "
-                "see github.com/pytorch/pytorch/issues/40967 for more information",
-                stacklevel=3,
+                "see github.com/pytorch/pytorch/issues/40967 for more information"
             )
         taken = {id(param) for group in self.param_groups for param in group["params"]}
         for group in self.param_groups:

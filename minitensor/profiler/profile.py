@@ -7,13 +7,12 @@ import json
 import os
 import socket
 import time
-import warnings
 from collections.abc import Callable, Iterable
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from minitensor._warning import users_level
+from minitensor._warning import warn
 from minitensor.profiler.events import EventList, events_of
 from minitensor.profiler.recording import Recording, record_function
 
@@ -77,7 +76,7 @@ def schedule(
             f"(need > 0), {repeat=} (need >= 0), {skip_first=} (need >= 0)."
         )
     if warmup == 0:
-        warnings.warn("Profiler won't be using warmup, this can skew profiler results", stacklevel=users_level())
+        warn("Profiler won't be using warmup, this can skew profiler results")
 
     def action(step: int) -> ProfilerAction:
         if step < 0:

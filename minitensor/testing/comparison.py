@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import numbers
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from minitensor import _C
 from minitensor._C import Tensor, bfloat16, complex128, float16, float32, float64, int64
 from minitensor._functions.offered import as_tensor, isclose, promote_types, tensor
+from minitensor._warning import warn
 from minitensor.composite.layout import sparse_coo, strided
 
 __all__ = ["assert_allclose", "assert_close"]
@@ -88,11 +88,10 @@ def assert_allclose(
     msg: str = "",
 ) -> None:  # fmt: skip
     """Compare as :func:`assert_close` does, in whatever dtypes and with wider tolerances; an older name."""
-    warnings.warn(
+    warn(
         "`torch.testing.assert_allclose()` is deprecated since 1.12 and will be removed in a future release. Please "
         "use `torch.testing.assert_close()` instead.",
         FutureWarning,
-        stacklevel=2,
     )
     actual = actual if isinstance(actual, Tensor) else tensor(actual)
     expected = expected if isinstance(expected, Tensor) else tensor(expected, dtype=actual.dtype)

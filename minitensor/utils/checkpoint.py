@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any, cast
 
 from minitensor import _C, autograd
-from minitensor._warning import users_level
+from minitensor._warning import warn
 from minitensor.amp.state import restore_autocast
-from minitensor.autograd.function import Saved
+from minitensor.autograd.function import Saved, history_of
 from minitensor.autograd.graph import saved_tensors_hooks
 from minitensor.random import get_rng_state, set_rng_state
 from minitensor.utils.selective_checkpoint import (
@@ -122,7 +121,7 @@ def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
 def check_backward_validity(inputs: Iterable[Any]) -> None:
     """Warn if no tensor wants a gradient: then there is nothing to go back to."""
     if not any(isinstance(t, Tensor) and t.requires_grad for t in inputs):
-        warnings.warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=users_level())
+        warn("None of the inputs have requires_grad=True. Gradients will be None")
 
 
 def get_device_states(*args: Any) -> tuple[list[int], list[Tensor]]:
@@ -222,7 +221,7 @@ class _Arguments:
     def __init__(self, args: Sequence[Any]) -> None:
         self._others = [None if isinstance(a, Tensor) else a for a in args]
         self._saved = {i: Saved(a, None) for i, a in enumerate(args) if isinstance(a, Tensor)}
-        self._with_history = [i for i in self._saved if args[i].grad_fn is not None]
+        self._with_history = [i for i in self._saved if history_of(args[i]) is not None]
 
     def get(self) -> list[Any]:
         given = [self._saved[i].get() if i in self._saved else other for i, other in enumerate(self._others)]
@@ -357,10 +356,9 @@ def checkpoint(
     if _DEBUG[-1] is not None:
         debug = _DEBUG[-1]
     if use_reentrant is None:
-        warnings.warn(
+        warn(
             "minitensor.utils.checkpoint: the use_reentrant parameter should be passed explicitly. Please pass "
-            "use_reentrant=True or use_reentrant=False. use_reentrant=False is recommended.",
-            stacklevel=2,
+            "use_reentrant=True or use_reentrant=False. use_reentrant=False is recommended."
         )
         use_reentrant = True
     if use_reentrant:
@@ -369,7 +367,7 @@ def checkpoint(
         if context_fn is not None or debug:
             raise ValueError("Passing `context_fn` or `debug` is only supported when use_reentrant=False.")
         if _C.is_grad_enabled() and not any(isinstance(a, Tensor) and a.requires_grad for a in args):
-            warnings.warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=2)
+            warn("None of the inputs have requires_grad=True. Gradients will be None")
         return _Reentrant.apply(function, preserve, *args)
     first, second = context_fn() if context_fn is not None else (nullcontext(), nullcontext())
     if not _C.recording():
@@ -395,10 +393,7 @@ def checkpoint_sequential(
     if kwargs:
         raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
     if use_reentrant is None:
-        warnings.warn(
-            "checkpoint_sequential: the use_reentrant parameter should be passed explicitly.",
-            stacklevel=2,
-        )
+        warn("checkpoint_sequential: the use_reentrant parameter should be passed explicitly.")
         use_reentrant = True
     steps: Sequence[Any] = list(functions.children()) if hasattr(functions, "children") else list(functions)
 

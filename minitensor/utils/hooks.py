@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from minitensor import autograd
 from minitensor._C import Tensor, is_grad_enabled
-from minitensor._warning import users_level
+from minitensor._warning import warn
 
 __all__ = ["BackwardHook", "RemovableHandle", "unserializable_hook", "warn_if_has_hooks"]
 
@@ -57,10 +56,9 @@ def warn_if_has_hooks(tensor: Tensor) -> None:
     """Warn if a tensor that is saved has hooks, which are not saved."""
     for hook in (getattr(tensor, "_backward_hooks", None) or {}).values():
         if not hasattr(hook, "__torch_unserializable__"):
-            warnings.warn(
+            warn(
                 f"backward hook {hook!r} on tensor will not be serialized. If this is expected, you can decorate the "
-                "function with @torch.utils.hooks.unserializable_hook to suppress this warning",
-                stacklevel=users_level(),
+                "function with @torch.utils.hooks.unserializable_hook to suppress this warning"
             )
 
 
@@ -177,10 +175,9 @@ class BackwardHook:
 
     def _without_arguments(self) -> None:
         if self.user_hooks:
-            warnings.warn(
+            warn(
                 "Full backward hook is firing when gradients are computed with respect to module outputs since no "
-                "inputs require gradients.",
-                stacklevel=users_level(),
+                "inputs require gradients."
             )
         for hook in self.user_hooks:
             out = hook(self.module, (None,) * self.n_inputs, self.grad_outputs)

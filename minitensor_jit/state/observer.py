@@ -31,6 +31,9 @@ from minitensor_jit.state.notes import ABSENT, Guard, has_python, in_python, is_
 __all__ = ["Observer"]
 
 _MOST = 10_000
+# The core tells, beside instructions, of functions that begin (-1), of modules that the framework gets (-2), and of
+# the framework's warnings.
+_WARNS = -3
 # Arguments of CALL_INTRINSIC_1.
 _IMPORT_STAR, _UNARY_POSITIVE = 2, 5
 _PACKAGE = os.path.dirname(os.path.abspath(minitensor.__file__))
@@ -102,6 +105,9 @@ class Observer(Callees):
 
     def _told(self, op: int, argument: int, code: types.CodeType, at: int, operands: tuple[Any, ...]) -> Any:
         if self.reason is not None:
+            return None
+        if op == _WARNS:
+            self._guarded(self._warns)
             return None
         self._place = code, at
         if op >= 0:

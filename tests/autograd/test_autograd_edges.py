@@ -586,6 +586,11 @@ EDGES = {
     "logaddexp": (
         lambda lib, x: lib.logaddexp(x, lib.full((5,), -INF, dtype=lib.float64)), [1.0, 1.0, NAN, 1.0, 1.0],
     ),
+    "amax": (lambda lib, x: x.amax(0), [NAN] * 5),
+    "amin of rows": (lambda lib, x: x.reshape(5, 1).expand(5, 2).amin(1), [1.0, 1.0, NAN, 1.0, 1.0]),
+    "max": (lambda lib, x: x.max(), [0.0, 0.0, 1.0, 0.0, 0.0]),
+    "relu": (lambda lib, x: x.relu(), [0.0, 0.0, 1.0, 1.0, 1.0]),
+    "digamma": (lambda lib, x: lib.digamma(x[2:4]), [0.0, 0.0, NAN, 0.0, 0.0]),
     "atan2 of y": (lambda lib, x: lib.atan2(x, lib.zeros(5, dtype=lib.float64)), [0.0, 0.0, NAN, 0.0, 0.0]),
     "atan2 of x": (lambda lib, x: lib.atan2(lib.zeros(5, dtype=lib.float64), x), [0.0, -0.0, NAN, -0.0, -0.0]),
 }  # fmt: skip
@@ -597,6 +602,54 @@ def test_gradients_at_zero_and_infinity(lib, name):
     x = leaf(lib, 0.0, -1.0, NAN, INF, 3.0)
     function(lib, x).sum().backward()
     np.testing.assert_array_equal(x.grad.numpy(), expected)
+
+
+def view_without_history(lib):
+    """A view that a Function gave, and whose base was written since: what looks at its history is refused."""
+
+    class Flat(lib.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.view(-1)
+
+        @staticmethod
+        def backward(ctx, g):
+            return g
+
+    base = leaf(lib, 1.0, 2.0) * 2
+    view = Flat.apply(base)
+    base.mul_(3)
+    return view
+
+
+def test_a_view_whose_history_is_refused_may_be_held(lib):
+    view = view_without_history(lib)
+    with pytest.raises(RuntimeError, match="is a view and its base or another view of it"):
+        _ = view.grad_fn
+    assert lib.utils.checkpoint.checkpoint(lambda x: x, view, use_reentrant=False) is view
+    assert "grad_fn=<Invalid>" in repr(view)
+    assert view.requires_grad
+    assert view.tolist() == [6.0, 12.0]
+
+
+def test_a_function_may_save_a_view_whose_history_is_refused(lib):
+    class Both(lib.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            view, same = x.view(-1), x.mul_(2)
+            ctx.mark_non_differentiable(view)
+            ctx.save_for_backward(view)
+            return view, same
+
+        @staticmethod
+        def backward(ctx, g, h):
+            ctx.saved_tensors  # noqa: B018  (asking for them is what is refused)
+            return h
+
+    view, same = Both.apply(leaf(lib, 1.0, 2.0))
+    assert (view.tolist(), same.tolist()) == ([2.0, 4.0], [2.0, 4.0])
+    with pytest.raises(RuntimeError, match=r"is a view|A view was created"):
+        same.sum().backward()
 
 
 def test_post_accumulate_hooks_of_a_leaf_that_only_the_graph_holds(lib):

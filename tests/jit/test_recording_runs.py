@@ -10,9 +10,9 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 from recording import flushes, recorded
-from sanitizers import TSAN
 
 import minitensor as mt
+from minitensor_jit import api
 
 
 def arange(*shape, dtype=mt.float32):
@@ -301,8 +301,21 @@ def test_parts_of_several_kinds_that_come_again_and_again_are_compiled():
     assert found[1] >= 1
 
 
-@pytest.mark.skipif(TSAN, reason="ThreadSanitizer slows ops down, and compiling hardly")
-def test_what_is_read_each_round_and_never_the_same_is_soon_run_without_plans():
+@pytest.mark.parametrize(("look_ns", "plans"), [(1_000, range(4, 5)), (5_000_000, range(150, 300))])
+def test_what_is_read_each_round_and_never_the_same_is_soon_run_without_plans(look_ns, plans):
+    """By a clock that is given: a plan takes 10 ms, and each look at the clock so many nanoseconds."""
+
+    class Clock:
+        now = 0
+
+        def __call__(self):
+            self.now += look_ns
+            return self.now
+
+    def make_plan(*args):
+        clock.now += 10_000_000
+        return api._plan(*args)
+
     def program(x):
         total = 0.0
         for n in range(1, 300):
@@ -312,9 +325,17 @@ def test_what_is_read_each_round_and_never_the_same_is_soon_run_without_plans():
 
     x = mt.arange(300.0) / 300
     expected = program(x)
-    with plans_and_executables() as found, recorded(min_cluster_size=4, enable_lazy_compilation=True):
-        assert program(x) == expected
-    assert 0 < found[0] < 20
+    clock = Clock()
+    mt.jit.cache_clear()
+    mt._C.set_compile_hook(make_plan, api._recall)
+    mt._C.set_policy_clock(clock)
+    try:
+        with plans_and_executables() as found, recorded(min_cluster_size=4, enable_lazy_compilation=True):
+            assert program(x) == expected
+    finally:
+        mt._C.set_policy_clock(None)
+        mt._C.set_compile_hook(api._plan, api._recall)
+    assert found[0] in plans
 
 
 def test_sizes_that_have_nothing_to_do_with_each_other_have_few_templates():

@@ -1,5 +1,7 @@
 """Corners of composed functions, with PyTorch too where it is installed: the expected values are its own."""
 
+import math
+
 import pytest
 
 import minitensor as mt
@@ -192,3 +194,70 @@ def test_what_renorm_refuses(lib, p, dim, most, words):
     with pytest.raises((RuntimeError, IndexError), match=words):
         lib.renorm(lib.ones(2, 3), p, dim, most)
     assert lib.renorm(lib.full((2, 3), 4.0), 0.5, 0, 0.0).tolist() == [[0.0] * 3] * 2
+
+
+@pytest.mark.parametrize("given", [3, lambda lib: lib.tensor(3), lambda lib: lib.tensor([3]), None])
+def test_the_size_of_what_is_repeated(lib, given):
+    size = given(lib) if callable(given) else given
+    counts = lib.tensor([1, 2])
+    assert lib.repeat_interleave(lib.tensor([7, 8]), counts, output_size=size).tolist() == [7, 8, 8]
+    assert lib.repeat_interleave(counts, output_size=size).tolist() == [0, 1, 1]
+    assert lib.repeat_interleave(lib.tensor([7, 8, 9]), 1, output_size=size).tolist() == [7, 8, 9]
+
+
+@pytest.mark.parametrize("given", [3.0, True, lambda lib: lib.tensor(3.0), lambda lib: lib.tensor([3, 3])])
+def test_what_is_no_size_of_what_is_repeated(lib, given):
+    size = given(lib) if callable(given) else given
+    counts = lib.tensor([1, 2])
+    with pytest.raises(TypeError, match="repeat_interleave"):
+        lib.repeat_interleave(lib.tensor([7, 8]), counts, output_size=size)
+    with pytest.raises(TypeError, match="repeat_interleave"):
+        lib.repeat_interleave(counts, output_size=size)
+    with pytest.raises(TypeError, match="repeat_interleave"):
+        lib.tensor([7, 8, 9]).repeat_interleave(1, output_size=size)
+
+
+def test_another_size_of_what_is_repeated(lib):
+    with pytest.raises(RuntimeError, match="allocated size does not match required size"):
+        lib.repeat_interleave(lib.tensor([7, 8]), lib.tensor([1, 2]), output_size=4)
+    with pytest.raises(RuntimeError, match=r"Invalid output_size, expected 6 but got 4"):
+        lib.tensor([7, 8, 9]).repeat_interleave(2, output_size=4)
+
+
+def test_polygamma_at_infinity(lib):
+    x = lib.tensor([float("inf"), -float("inf"), 1.0], dtype=lib.float64)
+    first = lib.polygamma(1, x).tolist()
+    assert first[0] == 0
+    assert first[1] != first[1]
+    assert first[2] == pytest.approx(math.pi**2 / 6)
+
+
+@pytest.mark.parametrize(
+    ("n", "dtype", "error", "words"),
+    [
+        (1.5, "float32", TypeError, r"polygamma\(\): argument 'n' \(position 1\) must be int, not float"),
+        (True, "float32", TypeError, r"polygamma\(\): argument 'n' \(position 1\) must be int, not bool"),
+        (-1, "float32", RuntimeError, r"polygamma\(n, x\) does not support negative n"),
+        (1, "complex64", NotImplementedError, "\"trigamma\" not implemented for 'ComplexFloat'"),
+        (2, "complex64", NotImplementedError, "\"polygamma\" not implemented for 'ComplexFloat'"),
+    ],
+)
+def test_what_polygamma_refuses(lib, n, dtype, error, words):
+    with pytest.raises(error, match=words):
+        lib.polygamma(n, lib.ones(2, dtype=getattr(lib, dtype)))
+
+
+@pytest.mark.parametrize(
+    ("size", "stride", "offset", "dtype", "words"),
+    [
+        ((3, 3), (1, 3), 0, "float64", r"self.size\(-1\) must be divisible by 2 to view Float as Double"),
+        ((3, 4), (1, 3), 0, "float64", r"self.stride\(-1\) must be 1 to view Float as Double"),
+        ((3, 4), (1, 3), 1, "float64", r"self.storage_offset\(\) must be divisible by 2 to view Float as Double"),
+        ((3, 4), (5, 1), 0, "float64", r"self.stride\(0\) must be divisible by 2 to view Float as Double"),
+        ((3, 3), (1, 3), 1, "int8", r"self.stride\(-1\) must be 1 to view Float as Char"),
+        ((), (), 0, "int8", r"self.dim\(\) cannot be 0 to view Float as Char"),
+    ],
+)
+def test_what_is_wrong_first_of_a_view_as_another_dtype(lib, size, stride, offset, dtype, words):
+    with pytest.raises(RuntimeError, match=words):
+        lib.zeros(30).as_strided(size, stride, offset).view(getattr(lib, dtype))

@@ -22,7 +22,8 @@ CSRC = [
 ]
 # What importing a module imports. A function may import from above when it is called: transforms call modules, say.
 MINITENSOR = [
-    ["_C", "_forks", "_import", "_warning"],
+    ["_C", "_forks", "_import"],
+    ["_warning"],
     ["_profile"],
     ["_jit.kept_plans"],
     ["_functions.checked", "_functions.named_results", "_functions.public_names", "_jit"],

@@ -51,11 +51,8 @@ struct Applied {
             fail("a leaf Variable that requires grad has been used in an in-place operation.");
         auto input = std::find_if(inputs.begin(), inputs.end(), [&](const Ref<Tensor>& i) { return i.get() == &t; });
         if (input == inputs.end()) {
-            if (PyErr_WarnEx(PyExc_UserWarning,
-                             "Only input Tensors should be given to ctx.mark_dirty(). If a Tensor is not an input, "
-                             "there is no need to pass it to mark_dirty().",
-                             1) < 0)
-                fail_python();
+            warn("Only input Tensors should be given to ctx.mark_dirty(). If a Tensor is not an input, there is no "
+                 "need to pass it to mark_dirty().");
             return set_history(t, node, index);
         }
         if (t.base && output_count > 1)

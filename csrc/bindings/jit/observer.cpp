@@ -444,6 +444,16 @@ PyObject* begin_observing(PyObject*, PyObject* args) {
     Py_RETURN_FALSE;
 }
 
+// The framework warned: what becomes of that is settings', which its frames are not seen to read.
+PyObject* note_warning(PyObject*, PyObject*) {
+    Observation* o = observation;
+    if (!o || o->failed) Py_RETURN_NONE;
+    ProgramWaits waits;
+    PyRef told(PyObject_CallFunction(o->handler, "iiOi()", -3, 0, Py_None, 0));
+    if (!told) PyErr_Clear(), o->failed = true;
+    Py_RETURN_NONE;
+}
+
 // Whether all has been told.
 PyObject* end_observing(PyObject*, PyObject*) {
     bool well = observation && !observation->failed;
@@ -514,6 +524,7 @@ PyObject* observed(PyObject*, PyObject* arguments) {
 
 PyObject* begin_observing(PyObject*, PyObject*) { Py_RETURN_FALSE; }
 PyObject* end_observing(PyObject*, PyObject*) { Py_RETURN_FALSE; }
+PyObject* note_warning(PyObject*, PyObject*) { Py_RETURN_NONE; }
 PyObject* observed(PyObject*, PyObject* arguments) {
     PyObject *observer, *function, *args, *kwargs;
     if (!PyArg_ParseTuple(arguments, "OOOO:observed", &observer, &function, &args, &kwargs)) return nullptr;
@@ -559,6 +570,8 @@ PyMethodDef observer_functions[] = {
     {"young_objects", method<young_objects>(), METH_NOARGS,
      "What Python's collector has not seen yet, without plain tuples: those that another thread is making must not be "
      "held."},
+    {"note_warning", method<note_warning>(), METH_NOARGS,
+     "The framework warns: a function that is being recorded depends on the filters of warnings."},
     {"end_observing", method<end_observing>(), METH_NOARGS, "Ends it; whether the handler has been told of all."},
     {}};
 

@@ -114,12 +114,9 @@ PyRef ask_object(PyObject* object, const Taken& call) {
     PyRef handler = checked(PyObject_GetAttr(object, protocol_name));
     PyRef self(PyObject_GetAttrString(handler.get(), "__self__"));
     if (!self) PyErr_Clear();
-    if (self.get() == object &&
-        PyErr_WarnEx(PyExc_UserWarning,
-                     "Defining your `__torch_function__` as a plain method is deprecated and will be an error in "
-                     "future, please define it as a classmethod.",
-                     1) < 0)
-        fail_python();
+    if (self.get() == object)
+        warn("Defining your `__torch_function__` as a plain method is deprecated and will be an error in future, "
+             "please define it as a classmethod.");
     return ask(handler.get(), call);
 }
 

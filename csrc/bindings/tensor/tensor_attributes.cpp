@@ -50,10 +50,6 @@ Ref<Tensor> data_of(const Tensor& tensor) {
 }
 MT_GETTER(data, wrap(data_of(t)))
 
-void warn(const char* text) {
-    if (PyErr_WarnEx(PyExc_UserWarning, text, 1) < 0) fail_python();
-}
-
 PyObject* transposed(Tensor& t, bool last_two) {
     static const OpDef* permute = find_op("permute");
     Dims dims;

@@ -107,9 +107,12 @@ void infer_view_dtype(Call& call) {
                         " (different element sizes)";
     if (t.ndim() == 0) fail("self.dim() cannot be 0 to " + names);
     size_t last = t.ndim() - 1;
-    if (t.strides[last] != 1)
-        fail("self.stride(-1) must be 1 to " + names + ", but got " + std::to_string(t.strides[last]));
+    auto check_rows = [&] {
+        if (t.strides[last] != 1)
+            fail("self.stride(-1) must be 1 to " + names + ", but got " + std::to_string(t.strides[last]));
+    };
     if (from > to) {
+        check_rows();
         in_smaller_elements(meta, from / to);
         meta.sizes[last] = t.sizes[last] * (from / to);
         meta.strides[last] = 1;
@@ -122,6 +125,7 @@ void infer_view_dtype(Call& call) {
     if (meta.offset % factor)
         fail("self.storage_offset() must be divisible by " + std::to_string(factor) + " to " + names + ", but got " +
              std::to_string(t.offset));
+    check_rows();
     for (size_t d = 0; d < last; ++d)
         if (t.strides[d] % factor)
             fail("self.stride(" + std::to_string(d) + ") must be divisible by " + std::to_string(factor) + " to " +

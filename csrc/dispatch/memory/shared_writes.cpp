@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "dispatch/out.h"
+#include "dispatch/python/python.h"
 
 namespace mt {
 
@@ -96,7 +97,7 @@ void fill_marked(Tensor& destination, Tensor& mask, const Operand& value) {
 }
 
 // PyTorch's warning, of what has a stride of 0.
-void warn(const Call& call, const Tensor& destination) {
+void warn_if_expanded(const Call& call, const Tensor& destination) {
     if (is_triangle(*call.op) || destination.device().type == DeviceType::Meta) return;
     bool expanded = false;
     for (size_t d = 0; d < destination.ndim(); ++d) expanded |= destination.strides[d] == 0 && destination.sizes[d] > 1;
@@ -107,7 +108,7 @@ void warn(const Call& call, const Tensor& destination) {
                        " on expanded tensors is deprecated. Please clone() the tensor before performing this "
                        "operation. This also applies to advanced indexing e.g. tensor[" +
                        (number ? "mask] = scalar" : "indices] = tensor");
-    if (PyErr_WarnEx(PyExc_UserWarning, text.c_str(), 1) < 0) fail_python();
+    warn(text);
 }
 
 }  // namespace
@@ -115,7 +116,7 @@ void warn(const Call& call, const Tensor& destination) {
 bool may_write_shared(const OpDef& op) { return &op == &masked_fill() || &op == &index_put() || is_triangle(op); }
 
 void write_shared(Call& call, Tensor& destination) {
-    warn(call, destination);
+    warn_if_expanded(call, destination);
     if (call.op == &masked_fill()) {
         fill_marked(destination, *call.operands[1].tensor, call.operands[2]);
     } else if (is_triangle(*call.op)) {

@@ -8,6 +8,12 @@ PyObject* (*value_to_python_hook)(const Value&) = nullptr;
 
 void (*set_python_error_hook)(const Error&) = nullptr;
 
+void warn(const std::string& text) {
+    PyRef module(PyImport_ImportModule("minitensor._warning"));
+    PyRef done(module ? PyObject_CallMethod(module.get(), "warn", "s", text.c_str()) : nullptr);
+    if (!done) fail_python();
+}
+
 PyObject* scalar_to_python(const Scalar& scalar) {
     switch (scalar.tag) {
         case Scalar::Bool: return PyBool_FromLong(scalar.i != 0);

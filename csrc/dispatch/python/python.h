@@ -51,4 +51,8 @@ extern PyObject* (*value_to_python_hook)(const Value& value);
 extern void (*set_python_error_hook)(const Error& error);  // raises it as a Python exception
 PyObject* scalar_to_python(const Scalar& scalar);
 
+// Warns at the user's line, and tells a function that is being recorded (minitensor/_warning.py). Throws where a filter
+// makes it an error.
+void warn(const std::string& text);
+
 }  // namespace mt

@@ -7,12 +7,11 @@ drawn one by one. docs/numerics.md has how numbers come of the generator's words
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from minitensor import _C
-from minitensor._warning import users_level
+from minitensor._warning import warn
 from minitensor.composite.creation import empty_like
 from minitensor.composite.numbers import whole
 from minitensor.composite.shape import broadcast_tensors
@@ -187,10 +186,9 @@ def integer_bounds(dtype: Any, low: int, high: int) -> tuple[int, int]:
         if not least <= bound <= top:
             raise RuntimeError(f"{name} is out of bounds for {C_NAMES[dtype.name]}")
         if digits is not None and abs(bound) > 1 << digits:
-            warnings.warn(
+            warn(
                 f"{name} is out of bounds [-(2^{digits}), 2^{digits}]. Due to precision limitations {dtype} can "
-                "support discrete uniform distribution only within this range.",
-                stacklevel=users_level(),
+                "support discrete uniform distribution only within this range."
             )
     return low, high - 1
 

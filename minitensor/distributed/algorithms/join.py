@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Any, NamedTuple
 
 from minitensor._functions.offered import ones, zeros
+from minitensor._warning import warn
 from minitensor.distributed.communication.collectives import all_reduce
 from minitensor.distributed.groups.world import get_rank
 
@@ -108,11 +108,10 @@ class Join:
             if self._throw:
                 self._say_that_it_ends()
             if passes == 1000:
-                warnings.warn(
+                warn(
                     "Detected uneven input skew of greater than 1000. This means that rank "
                     f"{get_rank(self._group)} has at least 1000 fewer inputs than other currently-active ranks. "
-                    "This level of skew could lead to performance degradation during training.",
-                    stacklevel=4,
+                    "This level of skew could lead to performance degradation during training."
                 )
             for hook in self._hooks:
                 hook.main_hook()

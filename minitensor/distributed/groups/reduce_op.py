@@ -6,6 +6,7 @@ import enum
 from typing import Any
 
 from minitensor import _C
+from minitensor._warning import warn
 
 __all__ = ["RedOpType", "ReduceOp", "checked_op", "reduce_op", "supports_complex"]
 
@@ -66,15 +67,10 @@ class _Older:
     """The names that PyTorch had before `ReduceOp`."""
 
     def __getattr__(self, name: str) -> RedOpType:
-        import warnings
 
         if name.startswith("_"):
             raise AttributeError(name)
-        warnings.warn(
-            "torch.distributed.reduce_op is deprecated, please use torch.distributed.ReduceOp instead",
-            FutureWarning,
-            stacklevel=2,
-        )
+        warn("torch.distributed.reduce_op is deprecated, please use torch.distributed.ReduceOp instead", FutureWarning)
         found: RedOpType = getattr(RedOpType, name)
         return found
 

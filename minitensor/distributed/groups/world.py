@@ -6,11 +6,11 @@ import hashlib
 import os
 import sys
 import traceback
-import warnings
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
+from minitensor._warning import warn
 from minitensor.distributed.groups.process_group import ProcessGroup
 from minitensor.distributed.launcher.error_file import write_error_file
 from minitensor.distributed.rendezvous import rendezvous
@@ -103,7 +103,7 @@ def not_in_group(given: Any, name: str) -> bool:
     """Whether this process isn't in the group, which is worth a warning."""
     if given != GroupMember.NON_GROUP_MEMBER or isinstance(given, ProcessGroup):
         return False
-    warnings.warn(f"Running {name} on global rank {get_rank()} which does not belong to the given group.", stacklevel=3)
+    warn(f"Running {name} on global rank {get_rank()} which does not belong to the given group.")
     return True
 
 
@@ -163,10 +163,9 @@ def init_process_group(
     kind = backends.usable(name)
     if kind == Backend.MPI:
         if world_size != -1 or rank != -1:
-            warnings.warn(
+            warn(
                 f"For MPI backend, world_size ({world_size}) and rank ({rank}) are ignored since they are assigned by "
-                "the MPI runtime.",
-                stacklevel=2,
+                "the MPI runtime."
             )
         _world.default = _made(None, -1, -1, kind, limit, name="0", description="default_pg")
     else:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
+from minitensor._warning import warn
 from minitensor.distributions.distribution import Distribution
 
 __all__ = ["kl_divergence", "register_kl"]
@@ -46,11 +46,10 @@ def _formula(type_p: type, type_q: type) -> Formula | None:
     by_p = min(fits, key=lambda pair: (distance(type_p, pair[0]), distance(type_q, pair[1])))
     by_q = min(fits, key=lambda pair: (distance(type_q, pair[1]), distance(type_p, pair[0])))
     if _KL_REGISTRY[by_p] is not _KL_REGISTRY[by_q]:
-        warnings.warn(
+        warn(
             f"Ambiguous kl_divergence({type_p.__name__}, {type_q.__name__}). Please "
             f"register_kl({by_p[0].__name__}, {by_q[1].__name__})",
             RuntimeWarning,
-            stacklevel=3,
         )
     return _KL_REGISTRY[by_p]
 

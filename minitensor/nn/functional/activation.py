@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +9,7 @@ from minitensor import _C
 from minitensor._C import Tensor, float64
 from minitensor._functions import offered
 from minitensor._functions.offered import empty, log, ones, rand, tensor, where, zeros
-from minitensor._warning import users_level
+from minitensor._warning import warn
 from minitensor.composite import composite
 from minitensor.composite.pointwise import prelu
 from minitensor.composite.random.torch_numbers import as_torch
@@ -301,10 +300,7 @@ def sigmoid(input: Tensor) -> Tensor:
 
 def _softmax_dim(name: str, rank: int) -> int:
     """Return PyTorch's old choice of a dimension, with its warning."""
-    warnings.warn(
-        f"Implicit dimension choice for {name} has been deprecated. Change the call to include dim=X as an argument.",
-        stacklevel=users_level(),
-    )
+    warn(f"Implicit dimension choice for {name} has been deprecated. Change the call to include dim=X as an argument.")
     return 0 if rank in (0, 1, 3) else 1
 
 
@@ -339,7 +335,7 @@ def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: floa
     Jang and others, "Categorical Reparameterization with Gumbel-Softmax" (2016). ``eps`` is not used any more.
     """
     if eps != 1e-10:
-        warnings.warn("`eps` parameter is deprecated and has no effect.", stacklevel=users_level())
+        warn("`eps` parameter is deprecated and has no effect.")
     if as_torch(None, logits.device):
         gumbels = -empty(tuple(logits.shape), dtype=logits.dtype, device=logits.device).exponential_().log()
     else:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 from minitensor._C import Tensor
-from minitensor._warning import users_level
+from minitensor._warning import warn
 from minitensor.composite.numbers import whole_sizes
 
 __all__ = ["REDUCTIONS", "ntuple", "reduced", "reduction_of", "spatial"]
@@ -52,10 +51,7 @@ def reduction_of(size_average: bool | None, reduce: bool | None, reduction: str)
     size_average = True if size_average is None else size_average
     reduce = True if reduce is None else reduce
     meant = "none" if not reduce else "mean" if size_average else "sum"
-    warnings.warn(
-        f"size_average and reduce args will be deprecated, please use reduction='{meant}' instead.",
-        stacklevel=users_level(),
-    )
+    warn(f"size_average and reduce args will be deprecated, please use reduction='{meant}' instead.")
     return meant
 
 

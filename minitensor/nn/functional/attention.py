@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 from minitensor import _C
 from minitensor._C import Tensor
 from minitensor._functions import offered
 from minitensor._functions.offered import broadcast_shapes, cat, full, matmul, softmax, where
-from minitensor._warning import users_level
+from minitensor._warning import warn
 from minitensor.composite.numbers import number
 from minitensor.composite.registry import autocast
 from minitensor.ops import ROWS
@@ -109,10 +108,7 @@ def _canonical_mask(mask: Tensor | None, name: str, dtype: Any, other: Tensor | 
     if mask.dtype != _C.bool and not mask.is_floating_point():
         raise AssertionError(f"only bool and floating types of {name} are supported")
     if other is not None and other.dtype != mask.dtype:
-        warnings.warn(
-            f"Support for mismatched {name} and key_padding_mask is deprecated. Use same type for both instead.",
-            stacklevel=users_level(),
-        )
+        warn(f"Support for mismatched {name} and key_padding_mask is deprecated. Use same type for both instead.")
     if mask.dtype == _C.bool:
         return where(mask, float("-inf"), offered.zeros((), dtype=dtype))
     return mask

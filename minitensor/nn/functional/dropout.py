@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 from minitensor import _C
 from minitensor._C import Tensor, float32, float64
 from minitensor._functions.offered import rand
-from minitensor._warning import users_level
+from minitensor._warning import warn
 from minitensor.composite import composite
 from minitensor.composite.numbers import number
 from minitensor.composite.random import torch_numbers as torch_
@@ -94,20 +93,18 @@ def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     """Return ``[N, C, H, W]`` with each channel zero with probability ``p``, the others divided by ``1 - p``."""
     _check(p)
     if input.dim() not in (3, 4):
-        warnings.warn(
+        warn(
             f"dropout2d: Received a {input.dim()}-D input to dropout2d, which is deprecated and will result in an "
             "error in a future release. To retain the behavior and silence this warning, please use dropout instead. "
             "Note that dropout2d exists to provide channel-wise dropout on inputs with 2 spatial dimensions, a channel "
-            "dimension, and an optional batch dimension (i.e. 3D or 4D inputs).",
-            stacklevel=users_level(),
+            "dimension, and an optional batch dimension (i.e. 3D or 4D inputs)."
         )
     if input.dim() == 3:
-        warnings.warn(
+        warn(
             "dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D dropout behavior is desired "
             "- input is interpreted as shape (N, C, L), where C is the channel dim. This behavior will change in a "
             "future release to interpret the input as one without a batch dimension, i.e. shape (C, H, W). To maintain "
-            "the 1D channel-wise dropout behavior, please switch to using dropout1d instead.",
-            stacklevel=users_level(),
+            "the 1D channel-wise dropout behavior, please switch to using dropout1d instead."
         )
     return input if not training else _dropped(input, p, training, inplace, input.dim() > 1)
 
@@ -116,12 +113,11 @@ def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     """Return ``[N, C, D, H, W]`` or ``[C, D, H, W]`` with channels zero with probability ``p``."""
     _check(p)
     if input.dim() not in (4, 5):
-        warnings.warn(
+        warn(
             f"dropout3d: Received a {input.dim()}-D input to dropout3d, which is deprecated and will result in an "
             "error in a future release. To retain the behavior and silence this warning, please use dropout instead. "
             "Note that dropout3d exists to provide channel-wise dropout on inputs with 3 spatial dimensions, a channel "
-            "dimension, and an optional batch dimension (i.e. 4D or 5D inputs).",
-            stacklevel=users_level(),
+            "dimension, and an optional batch dimension (i.e. 4D or 5D inputs)."
         )
     return _by_channel(3, input, p, training, inplace, 5)
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 from minitensor._C import Tensor, int64
 from minitensor._functions import offered
 from minitensor._functions.offered import floor, linspace, matmul, ones, stack, where, zeros
-from minitensor._warning import users_level
+from minitensor._warning import warn
 from minitensor.composite import composite
 from minitensor.composite.registry import autocast
 from minitensor.ops import ROWS
@@ -29,11 +28,10 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
     ``align_corners`` these are the centers of the corner pixels, otherwise their edges.
     """
     if align_corners is None:
-        warnings.warn(
+        warn(
             "Default grid_sample and affine_grid behavior has changed to align_corners=False since 1.3.0. Please "
             "specify align_corners=True if the old behavior is desired. See the documentation of grid_sample for "
-            "details.",
-            stacklevel=users_level(),
+            "details."
         )
         align_corners = False
     if not theta.is_floating_point():
@@ -123,11 +121,10 @@ def grid_sample(
             f"'{padding_mode}'"
         )
     if align_corners is None:
-        warnings.warn(
+        warn(
             "Default grid_sample and affine_grid behavior has changed to align_corners=False since 1.3.0. Please "
             "specify align_corners=True if the old behavior is desired. See the documentation of grid_sample for "
-            "details.",
-            stacklevel=users_level(),
+            "details."
         )
         align_corners = False
     _check(input, grid, mode)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +10,7 @@ from minitensor import _C
 from minitensor._C import Tensor
 from minitensor._functions import offered
 from minitensor._functions.offered import exp, log, minimum, where
-from minitensor._warning import users_level
+from minitensor._warning import warn
 from minitensor.composite import composite
 from minitensor.composite.numbers import number
 from minitensor.composite.registry import autocast
@@ -39,11 +38,10 @@ __all__ = [
 
 def _warn_of_sizes(input: Tensor, target: Tensor) -> None:
     if input.shape != target.shape:
-        warnings.warn(
+        warn(
             f"Using a target size ({target.shape}) that is different to the input size ({input.shape}). "
             "This will likely lead to incorrect results due to broadcasting. "
-            "Please ensure they have the same size.",
-            stacklevel=users_level(),
+            "Please ensure they have the same size."
         )
 
 
@@ -222,12 +220,15 @@ def kl_div(
     if size_average is not None or reduce is not None:
         reduction = reduction_of(size_average, reduce, reduction)
     elif reduction == "mean":
-        warnings.warn(
+        warn(
             "reduction: 'mean' divides the total loss by both the batch size and the support size."
             "'batchmean' divides only by the batch size, and aligns with the KL div math definition."
-            "'mean' will be changed to behave the same as 'batchmean' in the next major release.",
-            stacklevel=users_level(),
+            "'mean' will be changed to behave the same as 'batchmean' in the next major release."
         )
+    return _divergence(input, target, reduction, log_target)
+
+
+def _divergence(input: Tensor, target: Tensor, reduction: str, log_target: bool) -> Tensor:
     if log_target:
         losses = exp(target) * (target - input)
     else:
@@ -507,9 +508,7 @@ def _torch_hinge(input: Tensor, target: Tensor, margin: float = 1.0, reduction: 
 @autocast("float32", "float32")
 def _torch_kl_div(input: Tensor, target: Tensor, reduction: int = 1, *, log_target: bool = False) -> Tensor:
     """Return the divergence's terms. ``reduction`` is 0 for none, 1 for the mean, 2 for the sum."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return kl_div(input, target, reduction=REDUCTIONS[reduction], log_target=log_target)
+    return _divergence(input, target, REDUCTIONS[reduction], log_target)
 
 
 @composite(method=False, name="poisson_nll_loss")

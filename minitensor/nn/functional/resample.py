@@ -9,14 +9,13 @@ from __future__ import annotations
 import functools
 import math
 import struct
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 from minitensor import _C
 from minitensor._C import Tensor, bfloat16, float16, float32, float64, int32, int64, uint8
 from minitensor._functions.offered import tensor
-from minitensor._warning import users_level
+from minitensor._warning import warn
 from minitensor.composite.numbers import number, whole, whole_sizes
 from minitensor.ops import ROWS
 
@@ -275,25 +274,17 @@ def upsample(
     align_corners: bool | None = None,
 ) -> Tensor:
     """:func:`interpolate`, under its old name."""
-    warnings.warn(
-        "`nn.functional.upsample` is deprecated. Use `nn.functional.interpolate` instead.", stacklevel=users_level()
-    )
+    warn("`nn.functional.upsample` is deprecated. Use `nn.functional.interpolate` instead.")
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
 def upsample_nearest(input: Tensor, size: int | Sequence[int] | None = None, scale_factor: Any = None) -> Tensor:
     """:func:`interpolate` with mode "nearest", under its old name."""
-    warnings.warn(
-        "`nn.functional.upsample_nearest` is deprecated. Use `nn.functional.interpolate` instead.",
-        stacklevel=users_level(),
-    )
+    warn("`nn.functional.upsample_nearest` is deprecated. Use `nn.functional.interpolate` instead.")
     return interpolate(input, size, scale_factor, mode="nearest")
 
 
 def upsample_bilinear(input: Tensor, size: int | Sequence[int] | None = None, scale_factor: Any = None) -> Tensor:
     """:func:`interpolate` with mode "bilinear" and aligned corners, under its old name."""
-    warnings.warn(
-        "`nn.functional.upsample_bilinear` is deprecated. Use `nn.functional.interpolate` instead.",
-        stacklevel=users_level(),
-    )
+    warn("`nn.functional.upsample_bilinear` is deprecated. Use `nn.functional.interpolate` instead.")
     return interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)

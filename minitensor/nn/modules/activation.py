@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 from minitensor._C import Tensor
 from minitensor._functions.offered import empty, sigmoid, tanh
-from minitensor._warning import users_level
+from minitensor._warning import warn
 from minitensor.nn import functional as F
 from minitensor.nn import init
 from minitensor.nn.modules.attention import MultiheadAttention
@@ -122,11 +121,7 @@ class Hardtanh(_Described):
         super().__init__()
         for name, value in (("min", min_value), ("max", max_value)):
             if value is not None:
-                warnings.warn(
-                    f"keyword argument `{name}_value` is deprecated and rename to `{name}_val`",
-                    FutureWarning,
-                    stacklevel=users_level(),
-                )
+                warn(f"keyword argument `{name}_value` is deprecated and rename to `{name}_val`", FutureWarning)
         self.min_val = min_val if min_value is None else min_value
         self.max_val = max_val if max_value is None else max_value
         self.inplace = inplace

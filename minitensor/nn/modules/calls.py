@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,7 +10,7 @@ from typing import Any
 
 from minitensor import _C
 from minitensor._C import Tensor
-from minitensor._warning import users_level
+from minitensor._warning import warn
 from minitensor.utils.hooks import BackwardHook, RemovableHandle, add_hook
 
 __all__ = [
@@ -135,10 +134,9 @@ class Calls(_C.ModuleBase):
                 result = changed
         if boundary is not None:
             if not isinstance(result, (Tensor, tuple)):
-                warnings.warn(
+                warn(
                     "For backward hooks to be called, module output should be a Tensor or a tuple of Tensors but "
-                    f"received {type(result)}",
-                    stacklevel=users_level(),
+                    f"received {type(result)}"
                 )
             result = boundary.setup_output_hook(result)
         if at_node:
@@ -162,10 +160,9 @@ class Calls(_C.ModuleBase):
                     try:
                         hook(self, args, kwargs, None) if with_kwargs else hook(self, args, None)
                     except Exception as error:
-                        warnings.warn(
+                        warn(
                             "module forward hook with ``always_call=True`` raised an exception that was silenced as "
-                            f"another error was raised in forward: {error}",
-                            stacklevel=users_level(),
+                            f"another error was raised in forward: {error}"
                         )
             raise
 
@@ -190,12 +187,11 @@ class Calls(_C.ModuleBase):
         if (node := found.grad_fn) is not None:
             for hook in hooks:
                 node.register_hook(partial(hook, self))
-            warnings.warn(
+            warn(
                 "Using a non-full backward hook when the forward contains multiple autograd Nodes is deprecated and "
                 "will be removed in future versions. This hook will be missing some grad_input. Please use "
                 "register_full_backward_hook to get the documented behavior.",
                 FutureWarning,
-                stacklevel=users_level(),
             ) if any(edge[0] is not None and edge[0].next_functions for edge in node.next_functions) else None
 
     def register_forward_pre_hook(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 from minitensor._C import Tensor
-from minitensor._warning import users_level
+from minitensor._warning import warn
 from minitensor.nn import functional as F
 from minitensor.nn.modules.batchnorm import _LazyNormBase, _NormBase, check_dims
 
@@ -91,10 +90,9 @@ class _InstanceNorm(_NormBase):
                     f"expected input's size at dim={dim} to match num_features ({self.num_features}), but got: "
                     f"{input.shape[dim]}."
                 )
-            warnings.warn(
+            warn(
                 f"input's size at dim={dim} does not match num_features. You can silence this warning by not passing "
-                "in num_features, which is not used because affine=False",
-                stacklevel=users_level(),
+                "in num_features, which is not used because affine=False"
             )
         if dim == 0:
             return self._normalized(input.unsqueeze(0)).squeeze(0)

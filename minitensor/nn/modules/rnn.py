@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 import minitensor
 from minitensor import _C
 from minitensor._C import Tensor
 from minitensor._functions.offered import empty, zeros
-from minitensor._warning import users_level
+from minitensor._warning import warn
 from minitensor.nn import init
 from minitensor.nn.modules.module import Module
 from minitensor.nn.parameter import Parameter
@@ -65,10 +64,9 @@ class RNNBase(Module):
                 "dropout should be a number in range [0, 1] representing the probability of an element being zeroed"
             )
         if dropout > 0 and num_layers == 1:
-            warnings.warn(
+            warn(
                 "dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects "
-                f"num_layers greater than 1, but got dropout={dropout} and num_layers={num_layers}",
-                stacklevel=users_level(),
+                f"num_layers greater than 1, but got dropout={dropout} and num_layers={num_layers}"
             )
         _need(bool, bias=bias, batch_first=batch_first)
         for name, size in (("input_size", input_size), ("hidden_size", hidden_size), ("num_layers", num_layers)):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from itertools import chain
 from typing import Any, NamedTuple
 
 from minitensor._C import Tensor
-from minitensor._warning import users_level
+from minitensor._warning import warn
 from minitensor.autograd import no_grad
 from minitensor.nn.parameter import Parameter, is_lazy
 from minitensor.utils.hooks import RemovableHandle, add_hook
@@ -101,9 +100,7 @@ class State:
         They are detached from the autograd graph unless ``keep_vars``. They are added to ``destination`` if given.
         """
         if args:
-            warnings.warn(
-                "Positional args are being deprecated, use kwargs instead.", FutureWarning, stacklevel=users_level()
-            )
+            warn("Positional args are being deprecated, use kwargs instead.", FutureWarning)
             given = dict(zip(("destination", "prefix", "keep_vars"), args, strict=False))
             destination = given.get("destination", destination)
             prefix, keep_vars = given.get("prefix", prefix), given.get("keep_vars", keep_vars)
@@ -243,11 +240,10 @@ class State:
             setattr(self, name, value)
             return None
         if tensor.is_meta and not value.is_meta:
-            warnings.warn(
+            warn(
                 f"for {key}: copying from a non-meta parameter in the checkpoint to a meta parameter in the current "
                 "model, which is a no-op. (Did you mean to pass `assign=True` to assign items in the state dictionary "
-                "to their corresponding key in the module instead of copying them in place?)",
-                stacklevel=users_level(),
+                "to their corresponding key in the module instead of copying them in place?)"
             )
         try:
             with no_grad():

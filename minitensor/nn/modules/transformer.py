@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 from minitensor import _C
 from minitensor._C import Tensor
 from minitensor._functions.offered import full, triu
-from minitensor._warning import users_level
+from minitensor._warning import warn
 from minitensor.nn import functional as F
 from minitensor.nn import init
 from minitensor.nn.modules.activation import GELU, ReLU
@@ -248,10 +247,7 @@ class TransformerEncoder(Module):
         self.mask_check = mask_check
         why_not = _why_not_packed(encoder_layer)
         if enable_nested_tensor and why_not:
-            warnings.warn(
-                f"enable_nested_tensor is True, but self.use_nested_tensor is False because {why_not}",
-                stacklevel=users_level(),
-            )
+            warn(f"enable_nested_tensor is True, but self.use_nested_tensor is False because {why_not}")
         self.use_nested_tensor = enable_nested_tensor and not why_not
 
     def forward(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ from minitensor import _C
 from minitensor import distributed as dist
 from minitensor._C import int64, is_grad_enabled
 from minitensor._functions.offered import ones, tensor, zeros
-from minitensor._warning import users_level
+from minitensor._warning import warn
 from minitensor.distributed.algorithms.join import Join, Joinable, JoinHook
 from minitensor.distributed.communication.coalesced import broadcast_coalesced
 from minitensor.nn.modules import Module
@@ -104,7 +103,7 @@ class DistributedDataParallel(Module, Joinable):
         self.dim = dim
         self.device = named[0][1].device
         if broadcast_buffers is not None:
-            warnings.warn(_BOTH if forward_sync_buffers is not None else _OLDER, FutureWarning, users_level())
+            warn(_BOTH if forward_sync_buffers is not None else _OLDER, FutureWarning)
         sync_buffers = broadcast_buffers is not False if forward_sync_buffers is None else True
         self.forward_sync_buffers = sync_buffers if forward_sync_buffers is None else forward_sync_buffers
         self.batched_grad_copy = batched_grad_copy

@@ -6,13 +6,13 @@ Devices are GPUs by number, or any by name; the same one may be named several ti
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from minitensor import _C
 from minitensor._C import Tensor
 from minitensor._functions.offered import cat
+from minitensor._warning import warn
 from minitensor.nn.modules.module import Module
 
 __all__ = ["gather", "parallel_apply", "replicate", "scatter", "scatter_kwargs"]
@@ -67,10 +67,9 @@ def gather(outputs: Any, target_device: Any, dim: int = 0) -> Any:
         first = parts[0]
         if isinstance(first, Tensor):
             if all(part.dim() == 0 for part in parts) and dim == 0:
-                warnings.warn(
+                warn(
                     "Was asked to gather along dimension 0, but all input tensors were scalars; will instead unsqueeze "
-                    "and return a vector.",
-                    stacklevel=4,
+                    "and return a vector."
                 )
                 parts = [part.unsqueeze(0) for part in parts]
             return cat([part.to(device) for part in parts], dim)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import types
-import warnings
 from collections.abc import Iterable
 from typing import Any
 
@@ -12,6 +11,7 @@ from minitensor._C import Tensor
 from minitensor._functions import offered
 from minitensor._functions.foreach import _foreach_clamp_max_, _foreach_clamp_min_, _foreach_mul_, _foreach_norm
 from minitensor._functions.offered import stack
+from minitensor._warning import warn
 from minitensor.autograd import no_grad
 
 __all__ = ["clip_grad_norm", "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
@@ -29,7 +29,7 @@ def _check_foreach(tensors: list[Tensor], foreach: bool | None) -> None:
 def _gradients(parameters: Tensors) -> list[Tensor]:
     all_of_them = [parameters] if isinstance(parameters, Tensor) else list(parameters)
     if not all_of_them and isinstance(parameters, types.GeneratorType):
-        warnings.warn("`parameters` is an empty generator, no gradient clipping will occur.", stacklevel=3)
+        warn("`parameters` is an empty generator, no gradient clipping will occur.")
     return [p.grad for p in all_of_them if p.grad is not None]
 
 
@@ -109,11 +109,7 @@ def clip_grad_norm(
     foreach: bool | None = None,
 ) -> Any:
     """Deprecated: :func:`clip_grad_norm_`."""
-    warnings.warn(
-        "`nn.utils.clip_grad_norm` is now deprecated in favor of `nn.utils.clip_grad_norm_`.",
-        FutureWarning,
-        stacklevel=2,
-    )
+    warn("`nn.utils.clip_grad_norm` is now deprecated in favor of `nn.utils.clip_grad_norm_`.", FutureWarning)
     return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 from minitensor._C import Tensor
-from minitensor._warning import users_level
+from minitensor._warning import warn
 
 __all__ = ["functional_call"]
 
@@ -23,9 +22,8 @@ def functional_call(
     """Call a module with other parameters and buffers: ``func.functional_call``, where it has moved to."""
     from minitensor import func
 
-    warnings.warn(
+    warn(
         "`torch.nn.utils.stateless.functional_call` is deprecated in favor of `torch.func.functional_call`.",
         FutureWarning,
-        stacklevel=users_level(),
     )
     return func.functional_call(module, parameters_and_buffers, args, kwargs, tie_weights=tie_weights, strict=strict)

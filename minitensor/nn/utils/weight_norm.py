@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, TypeVar
 
 from minitensor._C import Tensor
 from minitensor._functions.offered import norm_except_dim
-from minitensor._warning import users_level
+from minitensor._warning import warn
 from minitensor.nn.modules.module import Module
 from minitensor.nn.parameter import Parameter, is_lazy
 
@@ -35,10 +34,9 @@ class WeightNorm:
     @staticmethod
     def apply(module: Module, name: str, dim: int | None) -> WeightNorm:
         """Replace a module's parameter by length and direction. RuntimeError if it has them already."""
-        warnings.warn(
+        warn(
             "`torch.nn.utils.weight_norm` is deprecated in favor of `torch.nn.utils.parametrizations.weight_norm`.",
             FutureWarning,
-            stacklevel=users_level(),
         )
         if any(isinstance(h, WeightNorm) and h.name == name for h in module._forward_pre_hooks.values()):
             raise RuntimeError(f"Cannot register two weight_norm hooks on the same parameter {name}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import types
-import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from functools import wraps
 from typing import Any
 
 from minitensor._C import Tensor
+from minitensor._warning import warn
 from minitensor.optim.optimizer import Optimizer
 
 EPOCH_DEPRECATION_WARNING = (
@@ -120,12 +120,12 @@ class LRScheduler:
         """Set the next learning rates, or those of an epoch."""
         if self._step_count == 1:
             if not hasattr(self.optimizer.step, "_wrapped_by_lr_sched"):
-                _warn(
+                warn(
                     "Seems like `optimizer.step()` has been overridden after learning rate scheduler initialization. "
                     f"Please, make sure to call `optimizer.step()` before `lr_scheduler.step()`. {_DETAILS}"
                 )
             elif not getattr(self.optimizer, "_opt_called", False):
-                _warn(
+                warn(
                     "Detected call of `lr_scheduler.step()` before `optimizer.step()`. In PyTorch 1.1.0 and later, you "
                     "should call them in the opposite order: `optimizer.step()` before `lr_scheduler.step()`.  Failure "
                     "to do this will result in PyTorch skipping the first value of the learning rate schedule. "
@@ -133,7 +133,7 @@ class LRScheduler:
                 )
         self._step_count += 1
         if epoch is not None:
-            _warn(EPOCH_DEPRECATION_WARNING)
+            warn(EPOCH_DEPRECATION_WARNING)
         self._update_lr(epoch)
 
     def _update_lr(self, epoch: int | None = None) -> None:
@@ -164,17 +164,11 @@ class LRScheduler:
 
     def _warn_outside_of_step(self) -> None:
         if not self._get_lr_called_within_step:
-            warnings.warn(
-                "To get the last learning rate computed by the scheduler, please use `get_last_lr()`.", stacklevel=3
-            )
+            warn("To get the last learning rate computed by the scheduler, please use `get_last_lr()`.")
 
 
 class _LRScheduler(LRScheduler):
     """The base class by its older name."""
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, stacklevel=3)
 
 
 def _note_steps(optimizer: Optimizer) -> None:

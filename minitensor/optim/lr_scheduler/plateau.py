@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from math import inf
 from typing import Any
 
+from minitensor._warning import warn
 from minitensor.optim.lr_scheduler.base import EPOCH_DEPRECATION_WARNING, LRScheduler, check_optimizer, put
 from minitensor.optim.optimizer import Optimizer
 
@@ -63,7 +63,7 @@ class ReduceLROnPlateau(LRScheduler):
         if epoch is None:
             epoch = self.last_epoch + 1
         else:
-            warnings.warn(EPOCH_DEPRECATION_WARNING, stacklevel=2)
+            warn(EPOCH_DEPRECATION_WARNING)
         self.last_epoch = epoch
         if self._is_better(current, self.best):
             self.best = current

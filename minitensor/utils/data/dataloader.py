@@ -6,12 +6,12 @@ import math
 import multiprocessing
 import multiprocessing.context
 import os
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
 from minitensor import accelerator
 from minitensor._profile.events import begin_range, end_range
+from minitensor._warning import warn
 from minitensor.random import Generator
 from minitensor.utils.data.collate import default_collate, default_convert
 from minitensor.utils.data.datapipes.datapipe import IterDataPipe, MapDataPipe
@@ -213,12 +213,11 @@ class DataLoader(Generic[_T_co]):
         most = len(os.sched_getaffinity(0)) if checked else os.cpu_count()
         if most is not None and self.num_workers > most:
             unsure = "" if checked else " (`cpuset` is not taken into account)"
-            warnings.warn(
+            warn(
                 f"This DataLoader will create {self.num_workers} worker processes in total. Our suggested max number "
                 f"of worker in current system is {most}{unsure}, which is smaller than what this DataLoader is going "
                 "to create. Please be aware that excessive worker creation might get DataLoader running slow or even "
-                "freeze, lower the worker number to avoid potential slowness/freeze if necessary.",
-                stacklevel=3,
+                "freeze, lower the worker number to avoid potential slowness/freeze if necessary."
             )
 
 
@@ -230,10 +229,9 @@ class _Iterator:
         self._dataset = loader.dataset
         self._sampler = loader._index_sampler
         if loader.pin_memory and not accelerator.is_available():
-            warnings.warn(
+            warn(
                 "'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be "
-                "used.",
-                stacklevel=3,
+                "used."
             )
         shared_seed = self._shared_seed(loader)
         self._workers: Workers | None = None
@@ -303,7 +301,7 @@ class _Iterator:
                     "IterableDataset replica at each worker. Please see "
                     "https://pytorch.org/docs/stable/data.html#torch.utils.data.IterableDataset for examples."
                 )
-            warnings.warn(message, stacklevel=2)
+            warn(message)
         return data
 
     def _next(self) -> Any:

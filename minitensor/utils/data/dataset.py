@@ -5,12 +5,12 @@ from __future__ import annotations
 import bisect
 import itertools
 import math
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 from minitensor._C import Tensor
 from minitensor._functions.offered import randperm
+from minitensor._warning import warn
 from minitensor.random import Generator, default_generator
 
 __all__ = [
@@ -143,7 +143,7 @@ class ConcatDataset(Dataset[_T_co]):
     @property
     def cummulative_sizes(self) -> list[int]:
         """An older name."""
-        warnings.warn("`cummulative_sizes` attribute is renamed to `cumulative_sizes`", FutureWarning, stacklevel=2)
+        warn("`cummulative_sizes` attribute is renamed to `cumulative_sizes`", FutureWarning)
         return self.cumulative_sizes
 
 
@@ -211,9 +211,7 @@ def random_split(
             counts[number % len(counts)] += 1
         for number, count in enumerate(counts):
             if count == 0:
-                warnings.warn(
-                    f"Length of split at index {number} is 0. This might result in an empty dataset.", stacklevel=2
-                )
+                warn(f"Length of split at index {number} is 0. This might result in an empty dataset.")
         lengths = counts
     if sum(lengths) != total:
         raise ValueError("Sum of input lengths does not equal the length of the input dataset!")

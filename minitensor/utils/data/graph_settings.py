@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import inspect
-import warnings
 from typing import Any
 
 from minitensor._C import int64
 from minitensor._functions.offered import empty
+from minitensor._warning import warn
 from minitensor.random import Generator
 from minitensor.utils.data.datapipes.iter.sharding import SHARDING_PRIORITIES
 from minitensor.utils.data.graph import traverse_dps
@@ -64,10 +64,9 @@ def apply_shuffle_settings(datapipe: Any, shuffle: bool | None = None) -> Any:
         return datapipe
     found = [p for p in get_all_graph_pipes(traverse_dps(datapipe)) if _has(p, "set_shuffle", "set_seed")]
     if not found and shuffle:
-        warnings.warn(
+        warn(
             "`shuffle=True` was set, but the datapipe does not contain a `Shuffler`. Adding one at the end. Be aware "
-            "that the default buffer size might not be sufficient for your task.",
-            stacklevel=2,
+            "that the default buffer size might not be sufficient for your task."
         )
         datapipe = datapipe.shuffle()
         found = [datapipe]

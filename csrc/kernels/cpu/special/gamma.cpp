@@ -129,6 +129,7 @@ double digamma(double x) {
 double zeta(double s, double q) {
     if (s == 1.0) return kInf;
     if (s < 1.0) return kNan;
+    if (q == kInf) return s == s ? 0.0 : kNan;
     if (q <= 0.0) {
         if (q == std::floor(q)) return kInf;
         if (s != std::floor(s)) return kNan;
@@ -154,6 +155,8 @@ double zeta(double s, double q) {
 
 double polygamma(double x, double n) {
     if (n == 0.0) return digamma(x);
+    if (x == kInf) return std::fmod(n, 2.0) == 1.0 ? 0.0 : -0.0;
+    if (n == 1.0 && x == -kInf) return kNan;  // between poles, not one of them
     if (n == 1.0 && x < 0.5 && x != std::floor(x)) {  // reflection (DLMF 5.15.6)
         double s = kPi / sin_pi(x);
         return s * s - polygamma(1.0 - x, 1.0);

@@ -5,9 +5,10 @@ from __future__ import annotations
 import fnmatch
 import inspect
 import os
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
+
+from minitensor._warning import warn
 
 __all__ = ["StreamWrapper", "check_columns", "length_of", "listed", "opened", "warn_of_unpicklable"]
 
@@ -26,10 +27,7 @@ def warn_of_unpicklable(function: Any) -> None:
     inner = getattr(function, "func", function)
     if inspect.isfunction(inner) and (inner.__name__ == "<lambda>" or "<locals>" in inner.__qualname__):
         kind = "Lambda function" if inner.__name__ == "<lambda>" else "Local function"
-        warnings.warn(
-            f"{kind} is not supported by pickle, please use regular python function or functools.partial instead.",
-            stacklevel=4,
-        )
+        warn(f"{kind} is not supported by pickle, please use regular python function or functools.partial instead.")
 
 
 def check_columns(function: Callable[..., Any], columns: Any) -> None:
@@ -57,7 +55,7 @@ def listed(root: str, masks: str | list[str], recursive: bool, absolute: bool, u
         return not any(masks) or any(fnmatch.fnmatch(name, mask) for mask in masks)
 
     def failed(error: OSError) -> None:
-        warnings.warn(f"{error.filename} : {error.strerror}", stacklevel=3)
+        warn(f"{error.filename} : {error.strerror}")
         raise error
 
     if os.path.isfile(root):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from minitensor._warning import warn
 from minitensor.utils.data.datapipes.datapipe import IterDataPipe
 from minitensor.utils.data.datapipes.decorators import functional_datapipe
 from minitensor.utils.data.datapipes.functions import length_of, listed, opened
@@ -29,10 +29,9 @@ class IterableWrapperIterDataPipe(IterDataPipe[Any]):
             try:
                 samples = copy.deepcopy(samples)
             except TypeError:
-                warnings.warn(
+                warn(
                     "The input iterable can not be deepcopied, please be aware of in-place modification would affect "
-                    "source data.",
-                    stacklevel=2,
+                    "source data."
                 )
         yield from samples
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import copy as copying
-import warnings
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
+from minitensor._warning import warn
 from minitensor.utils.data.datapipes.datapipe import IterDataPipe
 from minitensor.utils.data.datapipes.decorators import functional_datapipe
 from minitensor.utils.data.datapipes.functions import StreamWrapper, length_of, warn_of_unpicklable
@@ -26,9 +26,7 @@ class _Source(IterDataPipe[Any]):
         if num_instances < 1:
             raise ValueError(f"Expected `num_instances` larger than 0, but {num_instances} is found")
         if buffer_size < 0:
-            warnings.warn(
-                f"Unlimited buffer size is set for `{self.name}`, please be aware of OOM at random places", stacklevel=4
-            )
+            warn(f"Unlimited buffer size is set for `{self.name}`, please be aware of OOM at random places")
         self.main_datapipe, self.num_instances, self.buffer_size = datapipe, num_instances, buffer_size
         self.reset()
 
@@ -167,10 +165,9 @@ class _ChildDataPipe(IterDataPipe[Any]):
         elif source._valid_iterator_id == self._valid_iterator_id:
             source._valid_iterator_id += 1
             if not source.finished():
-                warnings.warn(
+                warn(
                     "Some child DataPipes are not exhausted when __iter__ is called. We are resetting the buffer and "
-                    "each child DataPipe will read from the start again.",
-                    stacklevel=4,
+                    "each child DataPipe will read from the start again."
                 )
             source.reset()
         self._valid_iterator_id = source._valid_iterator_id

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import copy
 import random
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from minitensor._C import int64
 from minitensor._functions.offered import empty
+from minitensor._warning import warn
 from minitensor.utils.data.datapipes.datapipe import DataChunk, IterDataPipe, MapDataPipe
 from minitensor.utils.data.datapipes.decorators import functional_datapipe
 from minitensor.utils.data.datapipes.functions import length_of, warn_of_unpicklable
@@ -30,10 +30,9 @@ class SequenceWrapperMapDataPipe(MapDataPipe[Any]):
             try:
                 self.sequence = copy.deepcopy(sequence)
             except TypeError:
-                warnings.warn(
+                warn(
                     "The input sequence can not be deepcopied, please be aware of in-place modification would affect "
-                    "source data",
-                    stacklevel=2,
+                    "source data"
                 )
 
     def __getitem__(self, index: Any) -> Any:
