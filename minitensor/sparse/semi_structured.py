@@ -8,12 +8,12 @@ CUDA only.
 from __future__ import annotations
 
 import copy
-import warnings
 from collections import namedtuple
 from typing import Any, ClassVar
 
 from minitensor import _C
 from minitensor._C import bfloat16, float8_e4m3fn, float16, float32, int8, int16, int32
+from minitensor._warning import warn
 from minitensor.autograd.function import Function
 from minitensor.nn.parameter import Parameter
 from minitensor.sparse.semi_structured_codes import decoded, encoded, pattern_bits, pruned, reordered, restored
@@ -59,7 +59,7 @@ class SparseSemiStructuredTensor(Tensor):
         """Make one of its parts, which it keeps as they are."""
         if not SparseSemiStructuredTensor._PROTOTYPE_WARNING_SHOWN:
             SparseSemiStructuredTensor._PROTOTYPE_WARNING_SHOWN = True
-            warnings.warn("SparseSemiStructuredTensor is a prototype, and may change", UserWarning, stacklevel=2)
+            warn("SparseSemiStructuredTensor is a prototype, and may change")
         known = packed_t if packed is None else packed
         if known is None:
             raise ValueError("At least one of packed or packed_t must be provided")
@@ -293,7 +293,7 @@ def to_sparse_semi_structured(original_tensor: Any, transposed: bool = False, al
     nothing here.
     """
     if transposed:
-        warnings.warn("to_sparse_semi_structured: transposed is deprecated", FutureWarning, stacklevel=2)
+        warn("to_sparse_semi_structured: transposed is deprecated", FutureWarning)
     force = SparseSemiStructuredTensor._FORCE_CUTLASS
     kind: Any = SparseSemiStructuredTensorCUTLASS if force else SparseSemiStructuredTensorCUSPARSELT
     return kind.from_dense(original_tensor, alg_id=alg_id)
