@@ -1,9 +1,11 @@
 import itertools
+import re
 
 import numpy as np
 import pytest
 from runtime_table import agree, check, compile_and_run
 
+from minitensor_jit.codegen.cpu.compiler import compile_module
 from minitensor_jit.ir.builder import Builder
 from minitensor_jit.ir.shape import Shape
 
@@ -85,6 +87,17 @@ def test_order_of_the_column_step(size):
     module = builder.build(builder.reduce_sum(builder.parameter(f32(size, 21)), (0,)))
     (got,) = compile_and_run(module, [x])
     assert agree(got, column_sum(x))
+
+
+@pytest.mark.parametrize("width", [8, 40, 200])
+def test_the_kernels_of_a_column_step_in_parallel_are_named_after_what_they_do(width):
+    """As profiles show them: first each block of rows is combined, then the blocks are."""
+    builder = Builder("columns")
+    module = builder.build(builder.reduce_sum(builder.parameter(f32(40_000, width)), (0,)))
+    found = {}
+    compile_module(module, name="columns", dump=found.__setitem__).close()
+    kernels = re.findall(r"^define internal void @\"?\S+?(\.[a-z]+)?\"?\(", found["ir-no-opt.ll"], re.MULTILINE)
+    assert kernels == [".blocks", ".combine"]
 
 
 def test_long_rows_are_cut_into_larger_blocks():
