@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import minitensor
 from minitensor import _C, _forks
+from minitensor._functions.public_names import PLACES
 from minitensor._jit import programs
 from minitensor.ops import ROWS
 from minitensor_jit.cache.disk_cache import all_caches
@@ -138,8 +139,12 @@ def _reason_of(op: str) -> str:
 
 def _refuse(op: str, reason: str) -> None:
     where = _line_of_users() or _C.caller()
-    called = _function_called()
+    frames = _frames_below_users()
+    called = _function_called(frames)
+    library = _library_call(frames) if reason else None
     reason = reason or _reason_of(op)
+    if library is not None:  # what it looks for is what the library says
+        op, reason = library, _reason_of(library)
     if called not in ("", op):
         op, reason = called, f"{reason} ({op}, which it is made of)"
     raise InvalidArgumentError(op, reason, _source(where))
@@ -156,19 +161,40 @@ def _line_of_users() -> tuple[str, int, str] | None:
     return None
 
 
-def _function_called() -> str:
-    """The composed function of minitensor's that the user's code is in; empty if it called an op itself."""
+def _frames_below_users() -> list[tuple[str, str]]:
+    """The module and name of each function of minitensor's that the user's code is in, from the user's on."""
     package = os.path.dirname(os.path.abspath(minitensor.__file__)) + os.sep
     frame: Any = sys._getframe(1)
-    name = ""
+    found: list[tuple[str, str]] = []
     while frame is not None:
         code = frame.f_code
         if code.co_filename.startswith(package):
-            name = code.co_name.strip("_")
-        elif name:
+            found.append((frame.f_globals.get("__name__", ""), code.co_name))
+        elif found:
             break
         frame = frame.f_back
+    return found[::-1]
+
+
+def _function_called(frames: list[tuple[str, str]]) -> str:
+    """The composed function that the user called, by its public name; empty if it was an op itself."""
+    for module, name in frames:
+        for place in PLACES:
+            space = sys.modules.get(f"minitensor.{place}".rstrip("."))
+            found = getattr(space, name.strip("_"), None)
+            if callable(found) and getattr(found, "__module__", None) == module:
+                return f"{place}.{name.strip('_')}".lstrip(".")
+    name = frames[0][1].strip("_") if frames else ""
     return name if callable(getattr(minitensor, name, None)) else ""
+
+
+def _library_call(frames: list[tuple[str, str]]) -> str | None:
+    """The op of linear algebra, a library's, that one of these functions is named after."""
+    for _, name in reversed(frames):
+        op = f"_linalg_{name}"
+        if op in ROWS and not ROWS[op].compilable:
+            return op
+    return None
 
 
 _C.set_compile_hook(_plan, _recall)

@@ -17,6 +17,7 @@ import pytest
 from recording import recorded
 
 import minitensor as mt
+from minitensor.nn import functional as F
 
 OUTSIDE = mt.arange(1.0, 4.0)
 WHOLE = mt.tensor([2, 1, 3])
@@ -316,6 +317,40 @@ def test_the_refusal_of_a_write_to_memory_of_two_dtypes():
         mt.function(lambda x: x.add_(1), jit_compile=True)(w)
     assert "also seen as another dtype" in str(mt.jit.explain(lambda: w.add_(1))())
     assert w.tolist() == [2, 2, 2]
+
+
+A_VALUE = "it needs a value in the middle of a function that is compiled as a whole"
+# Of what reads values inside: the function that the user called, and why it can't be compiled.
+NAMED = {
+    "linalg.inv": (lambda a: mt.linalg.inv(a), "it runs in a library (LAPACK) (_linalg_inv,"),
+    "linalg.solve": (lambda a: mt.linalg.solve(a, a), "it runs in a library (LAPACK) (_linalg_solve,"),
+    "linalg.cholesky": (lambda a: mt.linalg.cholesky(a), "it runs in a library (LAPACK) (_linalg_cholesky,"),
+    "linalg.lu_factor": (lambda a: mt.linalg.lu_factor(a), "it runs in a library (LAPACK) (_linalg_lu_factor,"),
+    "linalg.ldl_factor": (lambda a: mt.linalg.ldl_factor(a), "it runs in a library (LAPACK) (_linalg_ldl_factor,"),
+    "linalg.matrix_power": (lambda a: mt.linalg.matrix_power(a, -2), "it runs in a library (LAPACK) (_linalg_inv,"),
+    "linalg.tensorsolve": (lambda a: mt.linalg.tensorsolve(a, a[0]), "it runs in a library (LAPACK) (_linalg_solve,"),
+    "linalg.tensorinv": (lambda a: mt.linalg.tensorinv(a, ind=1), f"{A_VALUE} (tolist(),"),
+    "inverse": (lambda a: a.inverse(), f"{A_VALUE} (tolist(),"),
+    "nn.functional.one_hot": (lambda a: F.one_hot(a.long()), f"{A_VALUE} (item(),"),
+    "nn.functional.gaussian_nll_loss": (lambda a: F.gaussian_nll_loss(a, a, a), f"{A_VALUE} (bool(),"),
+    "bernoulli": (lambda a: mt.bernoulli(a / 9), f"{A_VALUE} (bool(),"),
+    "cov": (lambda a: mt.cov(a, fweights=a[0].long()), f"{A_VALUE} (float(),"),
+    "histc": (lambda a: mt.histc(a), f"{A_VALUE} (float(),"),
+    "masked.median": (lambda a: mt.masked.median(a, 0, mask=a > 1), f"{A_VALUE} (bool(),"),
+    "bincount": (lambda a: mt.bincount(a[0].long()), f"{A_VALUE} (int(),"),
+    "unique": (lambda a: a.unique(), "the shape of its result depends on the data ("),
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_refusal_names_what_the_user_called(name):
+    """And not what reads a value inside of it."""
+    function, why = NAMED[name]
+    with pytest.raises(mt.InvalidArgumentError) as refused:
+        mt.function(function, jit_compile=True)(mt.eye(2) * 3 + 1)
+    assert str(refused.value).startswith(f"{name} can't be compiled: {why}")
+    line = function.__code__.co_firstlineno
+    assert str(refused.value).endswith(f'which it is made of) (File "{__file__}", line {line})')
 
 
 @pytest.mark.parametrize("recording", [False, True])
