@@ -111,7 +111,7 @@ def test_results_have_the_dtype_of_what_operands_are_then(after):
     def change():
         x.data = x.double()
 
-    z = after(change, lambda other: x + other)
+    z = after(change, lambda other: other + x)
     assert z.dtype == mt.float64
     assert z.tolist() == [1, 2, 3]
 
