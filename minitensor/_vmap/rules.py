@@ -101,8 +101,11 @@ def _elementwise(row: Row, operands: list[Any], flags: list[bool], params: list[
 
 def _promoted(row: Row, operands: list[Any], flags: list[bool]) -> list[Any]:
     """A slice without dimensions gives way in type promotion, which what is behind it would not."""
-    first = 1 if row.name == "where" else 0
-    tensors = [(o, flag) for o, flag in list(zip(operands, flags, strict=True))[first:] if isinstance(o, Tensor)]
+    tensors = [
+        (o, flag)
+        for place, (o, flag) in enumerate(zip(operands, flags, strict=True))
+        if place != row.predicate and isinstance(o, Tensor)
+    ]
     if len({o.dtype for o, _ in tensors}) < 2 or not any(flag and o.ndim == 1 for o, flag in tensors):
         return operands
     metas = [_C.empty((1,) * min(_rank(o, flag), 1), o.dtype, _C.device("meta")) for o, flag in tensors]
@@ -111,7 +114,7 @@ def _promoted(row: Row, operands: list[Any], flags: list[bool]) -> list[Any]:
         total = ROWS["add"].call(total, meta)
     cast = ROWS["cast"].call
     return [
-        cast(o, total.dtype) if i >= first and flag and o.ndim == 1 else o
+        cast(o, total.dtype) if i != row.predicate and flag and o.ndim == 1 else o
         for i, (o, flag) in enumerate(zip(operands, flags, strict=True))
     ]
 
@@ -347,18 +350,16 @@ def run(
     if destination is None:
         return rule(row, operands, flags, params, size)
     written, _ = destination
-    if row.vjp is not None and row.name != "copy":
+    if row.vjp is not None and not row.overwrites:
         # Gradients read what was there before: the tape keeps that of a write, but what it sees here is another op.
         place = written._storage_id()
         operands = [
             x.clone() if isinstance(x, Tensor) and x.requires_grad and x._storage_id() == place else x for x in operands
         ]
-    if row.name == "fill":
+    if row.overwrites and params:  # with a number
         written.fill_(params[0])
     else:
-        source, is_mapped = (
-            (operands[1], flags[1]) if row.name == "copy" else rule(row, operands, flags, params, size)[0]
-        )
+        source, is_mapped = (operands[1], flags[1]) if row.overwrites else rule(row, operands, flags, params, size)[0]
         written.copy_(_aligned(source, written.ndim - 1) if is_mapped else source)
     return ()
 

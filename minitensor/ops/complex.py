@@ -35,6 +35,7 @@ conj_physical: Op = elementwise(
     vjp=lambda g, _out, _x: conj_of(g),
     function=False,
     method=False,
+    complex_lower=True,
 )
 
 
@@ -77,6 +78,7 @@ complex: Op = elementwise(
     vjp=lambda g, _out, _re, _im: (lambda: real_part(g), lambda: imag_part(g)),
     method=False,
     inplace=False,
+    complex_lower=True,
 )
 polar: Op = elementwise(
     "polar(Tensor abs, Tensor angle)",

@@ -76,6 +76,7 @@ neg = elementwise(
     lower=lambda b, x: b.negate(x),
     vjp=lambda g, _out, _x: -g,
     aliases=("negative",),
+    complex_lower=True,
 )
 abs = elementwise(
     "abs(Tensor input)",
@@ -133,6 +134,7 @@ reciprocal = elementwise(
     autocast=("", "float32"),
     lower=lambda b, x: b.divide(_one(b, x), x),
     vjp=lambda g, out, _x: -g * conj_of(out * out),
+    complex_lower=True,
 )
 tanh = elementwise(
     "tanh(Tensor input)",
@@ -181,19 +183,24 @@ square = elementwise(
     autocast=("", "float32"),
     lower=lambda b, x: b.multiply(x, x),
     vjp=lambda g, _out, x: g * conj_of(2 * x),
+    complex_lower=True,
 )
-isnan = elementwise("isnan(Tensor input)", "Whether each element is NaN.", lower=lambda b, x: b.compare(x, x, "NE"))
+isnan = elementwise(
+    "isnan(Tensor input)", "Whether each element is NaN.", lower=lambda b, x: b.compare(x, x, "NE"), inplace=False
+)
 isinf = elementwise(
     "isinf(Tensor input)",
     "Whether each element is infinite.",
     lower=lambda b, x: b.compare(b.abs(x), b.full(x.shape, math.inf), "EQ"),
     refuse=lambda call: None if call.floating else "it is constant for integers",
+    inplace=False,
 )
 isfinite = elementwise(
     "isfinite(Tensor input)",
     "Whether each element is finite.",
     lower=lambda b, x: b.is_finite(x),
     refuse=lambda call: None if call.floating else "it is constant for integers",
+    inplace=False,
 )
 logical_not = elementwise(
     "logical_not(Tensor input)", "Whether each element is zero.", lower=lambda b, x: b.not_(_truth(b, x))
@@ -223,9 +230,16 @@ add = _binary(
     "The sum.",
     lower=lambda b, x, y: b.or_(x, y) if x.shape.dtype == "pred" else b.add(x, y),
     vjp=lambda g, _out, _x, _y: (g, g),
+    complex_lower=True,
+    wide_operand=1,
 )
 sub = _binary(
-    "sub", "The difference.", lower=lambda b, x, y: b.subtract(x, y), vjp=lambda g, _out, _x, _y: (g, lambda: -g)
+    "sub",
+    "The difference.",
+    lower=lambda b, x, y: b.subtract(x, y),
+    vjp=lambda g, _out, _x, _y: (g, lambda: -g),
+    complex_lower=True,
+    wide_operand=1,
 )
 mul = _binary(
     "mul",
@@ -234,6 +248,8 @@ mul = _binary(
     vjp=lambda g, _out, x, y: (lambda: g * conj_of(y), lambda: g * conj_of(x)),
     aliases=("multiply",),
     reads=("y", "x"),
+    complex_lower=True,
+    wide_operand=1,
 )
 div = _binary(
     "div",
@@ -242,6 +258,8 @@ div = _binary(
     vjp=lambda g, _out, x, y: (lambda: g / conj_of(y), lambda: -g * conj_of(x / y) / conj_of(y)),
     aliases=("divide", "true_divide"),
     reads=("y", "x y"),
+    complex_lower=True,
+    wide_operand=1,
 )
 maximum = _of_tensors(
     "maximum",
@@ -278,6 +296,7 @@ floor_divide = _binary(
     raises=True,
     lower=_division("floor_divide"),
     vjp=lambda g, _out, _x, _y: (lambda: g * 0, lambda: g * 0),
+    wide_operand=1,
 )
 remainder = _binary(
     "remainder",
@@ -351,8 +370,14 @@ pow = elementwise(
     autocast=("", "float32"), lower=_pow_lower, vjp=_pow_vjp, reads=("x y", "out x y"),
 )  # fmt: skip
 
-eq = _relation("eq", "Whether the two are equal.", lower=lambda b, x, y: b.compare(x, y, "EQ"))
-ne = _relation("ne", "Whether the two differ.", lower=lambda b, x, y: b.compare(x, y, "NE"), aliases=("not_equal",))
+eq = _relation("eq", "Whether the two are equal.", lower=lambda b, x, y: b.compare(x, y, "EQ"), complex_lower=True)
+ne = _relation(
+    "ne",
+    "Whether the two differ.",
+    lower=lambda b, x, y: b.compare(x, y, "NE"),
+    aliases=("not_equal",),
+    complex_lower=True,
+)
 lt = _relation("lt", "Whether the first is smaller.", lower=lambda b, x, y: b.compare(x, y, "LT"), aliases=("less",))
 le = _relation(
     "le", "Whether the first is smaller or equal.", lower=lambda b, x, y: b.compare(x, y, "LE"), aliases=("less_equal",)
@@ -386,6 +411,8 @@ where: Op = elementwise(
     vjp=lambda g, _out, c, _x, _y: (None, lambda: where(c, g, 0.0), lambda: where(c, 0.0, g)),
     method=False,
     inplace=False,
+    complex_lower=True,
+    predicate=0,
 )
 
 
@@ -422,6 +449,7 @@ cast = elementwise(
     method=False,
     inplace=False,
     vjp=lambda g, _out, _x, dtype: g,
+    complex_lower=True,
 )
 clone: Op = elementwise(
     "clone(Tensor input)",
@@ -429,6 +457,7 @@ clone: Op = elementwise(
     lower=lambda b, x: x,
     vjp=lambda g, _out, _x: g,
     inplace=False,
+    complex_lower=True,
 )
 row_major: Op = elementwise(
     "_row_major(Tensor input)",
@@ -436,6 +465,7 @@ row_major: Op = elementwise(
     lower=lambda b, x: x,
     vjp=lambda g, _out, _x: g,
     inplace=False,
+    complex_lower=True,
 )
 
 
@@ -454,6 +484,7 @@ fill = elementwise(
     function=False,
     method=False,
     why="it is recorded as an assignment",
+    overwrites=True,
 )
 copy: Op = elementwise(
     "copy(Tensor input, Tensor src)",
@@ -462,4 +493,5 @@ copy: Op = elementwise(
     function=False,
     method=False,
     why="it is recorded as an assignment",
+    overwrites=True,
 )

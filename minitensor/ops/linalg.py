@@ -10,7 +10,7 @@ The rows are private: `minitensor.linalg` checks arguments, reports failures and
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Literal
 
 from minitensor import _C
@@ -75,30 +75,34 @@ def _takes_long(arguments: list[Any]) -> bool:
     return any(isinstance(a, np.ndarray) and a.ndim > 1 and a.size * max(a.shape[-2:]) > 1 << 28 for a in arguments)
 
 
-def _row(schema: str, doc: str, kernel: Callable[..., Any], shape: Callable[..., Any], vjp: Any = None) -> Any:
+def _row(
+    schema: str, doc: str, kernel: Callable[..., Any], shape: Callable[..., Any], vjp: Any = None, **options: Any
+) -> Any:
     """A row whose kernel is for arrays."""
-    return _of_tensors(schema, doc, _of_arrays(kernel), shape, vjp, why=_WHY)
+    return _of_tensors(schema, doc, _of_arrays(kernel), shape, vjp, why=_WHY, **options)
 
 
 def _of_tensors(
-    schema: str, doc: str, kernel: Callable[..., Any], shape: Callable[..., Any], vjp: Any, why: str = _IN_ORDER
+    schema: str,
+    doc: str,
+    kernel: Callable[..., Any],
+    shape: Callable[..., Any],
+    vjp: Any,
+    why: str = _IN_ORDER,
+    dtypes: Collection[str] | None = _DTYPES,
 ) -> Any:
-    """A row whose kernel is for tensors."""
+    """A row whose kernel is for tensors, with a first operand of these dtypes; None: any."""
     name = schema[: schema.index("(")]
 
     def checked(rule: Callable[..., Any]) -> Callable[..., Any]:
         def run(*arguments: Any) -> Any:
-            _check_dtype(name, arguments[0].dtype)
+            if dtypes is not None and arguments[0].dtype.name not in dtypes:
+                raise NotImplementedError(f"{name} is not implemented for {arguments[0].dtype.name}")
             return rule(*arguments)
 
         return run
 
     return opaque(schema, doc, why=why, kernel=checked(kernel), shape=checked(shape), vjp=vjp)
-
-
-def _check_dtype(name: str, dtype: Any) -> None:
-    if dtype.name not in _DTYPES and name != "_lu_permutation":
-        raise NotImplementedError(f"{name} is not implemented for {dtype.name}")
 
 
 def _tril(x: Any, diagonal: int = 0) -> Any:
@@ -285,6 +289,7 @@ _permutation = _row(
     "The matrix P of A = P L U from the rows that were swapped.",
     _permutation_kernel,
     shapes.permutation,
+    dtypes=None,
 )
 
 

@@ -237,6 +237,7 @@ lerp = elementwise(
         lambda: g * weight,
         lambda: g * (end - x),
     ),
+    wide_number=2,
 )
 
 # ---- activations, whose public forms are in nn.functional
@@ -524,6 +525,7 @@ addcmul = elementwise(
         lambda: g * (y * value),
         lambda: g * (y * z),
     ),
+    wide_number=3,
 )
 addcdiv = elementwise(
     "addcdiv(Tensor input, Tensor tensor1, Tensor tensor2, Tensor|Scalar value)",
@@ -535,6 +537,7 @@ addcdiv = elementwise(
         lambda: -g * (value * y / (z * z)),
         lambda: g * (y / z),
     ),
+    wide_number=3,
 )
 
 

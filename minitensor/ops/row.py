@@ -79,6 +79,19 @@ class Row:
     """What autocast makes of its operands on the CPU and on GPUs: "lower", "float32", the "widest" dtype among them,
     or "", nothing."""
 
+    complex_lower: bool = False
+    """Whether `lower` of an elementwise op holds for complex numbers too."""
+    predicate: int | None = None
+    """The operand of an elementwise op that is no part of the arithmetic, but chooses."""
+    wide_operand: int | None = None
+    """The operand that floats of 16 bits are not rounded for if it is a single number: of Python, or a tensor of one
+    element."""
+    wide_number: int | None = None
+    """The operand for which that holds only if it is a number of Python."""
+    overwrites: bool = False
+    """Whether its kernel writes over the first operand, without reading it, so that compiled code can't call it."""
+    slow_ns: float = 0.0
+    """Nanoseconds for each element read, in compiled code, beyond those of its kernel."""
     flops: Callable[..., int] | None = None
     """`flops(elements of the result, *shapes of the operands)`: the floating-point operations of a call. None: one for
     each element of an op on elements; otherwise they are not counted."""
@@ -117,8 +130,7 @@ class Row:
         """Whether there is a method `name_`."""
         if self.inplace is not None:
             return self.inplace
-        relation = self.name in {"eq", "ne", "lt", "le", "gt", "ge"} or self.name.startswith("is")
-        return self.kind == "elementwise" and not relation
+        return self.kind == "elementwise"
 
     @property
     def fallible(self) -> bool:

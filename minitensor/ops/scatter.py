@@ -40,8 +40,7 @@ def _gather_vjp(g: Any, _out: Any, _x: Any, i: Any, dim: int) -> tuple[Any, Any]
 
 gather: Op = index(
     "gather(Tensor input, Tensor index, int dim)", "input[i][index[i][j]] for dim 1, and so on.",
-    lower=lambda b, x, i, dim: b.gather_along(x, i, dim), vjp=_gather_vjp,
-)  # fmt: skip
+    lower=lambda b, x, i, dim: b.gather_along(x, i, dim), vjp=_gather_vjp, slow_ns=0.4)  # fmt: skip
 scatter: Op = index(
     "scatter(Tensor input, Tensor index, Tensor src, int dim)",
     "input with the elements of src at the places that index names along dim.",
@@ -55,8 +54,7 @@ scatter_add: Op = index(
     "scatter_add(Tensor input, Tensor index, Tensor src, int dim)",
     "input with src added at the places that index names along dim.",
     lower=lambda b, x, i, src, dim: b.scatter_along(x, i, src, dim, "add"), inplace=True,
-    vjp=lambda g, _out, _x, i, _src, dim: (g, None, lambda: _within(_src, gather(g, i, dim))),
-)  # fmt: skip
+    vjp=lambda g, _out, _x, i, _src, dim: (g, None, lambda: _within(_src, gather(g, i, dim))), slow_ns=2.0)  # fmt: skip
 
 
 # ---- scatter with other combinations than sums

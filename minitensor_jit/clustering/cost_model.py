@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
+from minitensor.ops import ROWS
 from minitensor_jit.clustering.graph import Graph, Node, TensorMeta, Value
 from minitensor_jit.ir.decision import Decision
 from minitensor_jit.ir.shape import Shape
@@ -27,8 +28,6 @@ BYTES_PER_US = 40_000.0
 """Memory traffic that two cores reach, between cache and memory."""
 FLOPS_PER_US = 100_000.0
 """Floating-point operations that two cores reach in a matrix product."""
-SLOW_NS = {"scatter_add": 2.0, "gather": 0.4}
-"""By op: nanoseconds for each element read, in compiled code, beyond those of its kernel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +70,9 @@ def predict(graph: Graph, members: Sequence[Node]) -> Costs:
         if node.kind == "contraction" or node.by_kernel:
             alone_bytes += moved
         work += _flops(graph, node) / FLOPS_PER_US
-        if node.op in SLOW_NS and not node.by_kernel:
-            slow += SLOW_NS[node.op] * 1e-3 * prod(graph.meta(node.inputs[0]).shape)
+        row = ROWS.get(node.op)
+        if row is not None and row.slow_ns and not node.by_kernel:
+            slow += row.slow_ns * 1e-3 * prod(graph.meta(node.inputs[0]).shape)
     border = sum(_bytes(graph.meta(value)) for value in (*read, *used_outside))
     cluster_bytes = max(border, alone_bytes)
     launch = LAUNCH_US + ARGUMENT_US * (len(read) + len(used_outside))

@@ -18,19 +18,12 @@ def loop_dtype(dtype: str) -> str:
     return _LOOP_DTYPES.get(dtype, dtype)
 
 
-_COMPLEX = frozenset(
-    {"add", "sub", "mul", "div", "neg", "square", "reciprocal", "eq", "ne", "where", "clone", "_row_major", "cast"}
-    | {"conj_physical", "complex"}
-)
-"""Elementwise rows whose lowering holds for complex numbers too."""
-
-
 def why_not_lowered(call: RecordedCall) -> str | None:
     """Why a call has no HLO of its own; None if it has."""
     row = call.row
     if not row.compilable:
         return str(row.reason)
-    if call.complex and row.kind not in ("movement", "creation", "index") and row.name not in _COMPLEX:
+    if call.complex and row.kind not in ("movement", "creation", "index") and not row.complex_lower:
         return "its form for complex numbers has no lowering"
     reason: str | None = row.refuse(call) if row.refuse is not None else None
     return reason
@@ -43,8 +36,7 @@ def can_fail(row: Any, compute: str) -> bool:
 
 def has_kernel(call: RecordedCall) -> bool:
     """Whether compiled code can call the op's eager kernel."""
-    # These two write over an operand.
-    return call.row.kernel is None and call.row.name not in ("fill", "copy") and _C.has_native_kernel(call.row.name)
+    return call.row.kernel is None and not call.row.overwrites and _C.has_native_kernel(call.row.name)
 
 
 @dataclass(frozen=True, slots=True)

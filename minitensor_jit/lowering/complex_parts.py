@@ -9,6 +9,7 @@ from typing import Any, Final
 from minitensor_jit.ir.module import Instruction
 from minitensor_jit.lowering.call import RecordedCall
 from minitensor_jit.lowering.context import Lowering
+from minitensor_jit.lowering.gpu_row import GpuRow
 
 __all__ = ["COMPLEX_LOWERINGS"]
 
@@ -112,25 +113,21 @@ def _is_c64(call: RecordedCall) -> bool:
     return call.compute == "c64"
 
 
-def _always(_: RecordedCall) -> bool:
-    return True
-
-
-COMPLEX_LOWERINGS: Final[dict[str, tuple[Callable[[RecordedCall], bool], Callable[..., Any]]]] = {
-    "sum": (_always, _sum),
-    "mean": (_always, _mean),
-    "cumsum": (_always, _cumsum),
-    "abs": (_is_c64, _magnitude),
-    "sgn": (_is_c64, _sgn),
-    "matmul": (_always, _matmul),
-    "isnan": (_always, _of_parts("nan", "or")),
-    "isinf": (_always, _of_parts("infinite", "or")),
-    "isfinite": (_always, _of_parts("finite", "and")),
-    "logical_and": (_always, _logical("and")),
-    "logical_or": (_always, _logical("or")),
-    "logical_xor": (_always, _logical("xor")),
-    "logical_not": (_always, lambda b, x: b.not_(_truth(b, x))),
-    "all": (_always, _quantifier("and")),
-    "any": (_always, _quantifier("or")),
+COMPLEX_LOWERINGS: Final[dict[str, GpuRow]] = {
+    "sum": GpuRow(_sum),
+    "mean": GpuRow(_mean),
+    "cumsum": GpuRow(_cumsum),
+    "abs": GpuRow(_magnitude, fits=_is_c64),
+    "sgn": GpuRow(_sgn, fits=_is_c64),
+    "matmul": GpuRow(_matmul),
+    "isnan": GpuRow(_of_parts("nan", "or")),
+    "isinf": GpuRow(_of_parts("infinite", "or")),
+    "isfinite": GpuRow(_of_parts("finite", "and")),
+    "logical_and": GpuRow(_logical("and")),
+    "logical_or": GpuRow(_logical("or")),
+    "logical_xor": GpuRow(_logical("xor")),
+    "logical_not": GpuRow(lambda b, x: b.not_(_truth(b, x))),
+    "all": GpuRow(_quantifier("and")),
+    "any": GpuRow(_quantifier("or")),
 }
-"""By the name of the row: whether a call has HLO, and the results."""
+"""By the name of the op."""

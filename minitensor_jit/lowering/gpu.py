@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from minitensor_jit.ir.builder import Builder
 from minitensor_jit.ir.module import Instruction
@@ -18,45 +18,35 @@ from minitensor_jit.lowering import averages, convolutions, norms, orders, pads,
 from minitensor_jit.lowering.call import FLOATING, RecordedCall
 from minitensor_jit.lowering.complex_parts import COMPLEX_LOWERINGS
 from minitensor_jit.lowering.context import Lowering
+from minitensor_jit.lowering.gpu_row import GpuRow
 from minitensor_jit.lowering.sums import lane_sum, matrix_product
 
 __all__ = ["lower_for_gpus", "lowers_on_gpus"]
 
-_Rule: TypeAlias = tuple[Callable[[RecordedCall], bool], Callable[..., Any]]
-"""Whether a call has HLO, and its results."""
 _LANES = 16
-_OF_ALL_TYPES = frozenset(
-    {"adaptive_max_pool_indices", "argmax", "argmin", "max_dim", "max_pool_indices", "min_dim", "sort", "topk"}
-    | {"cummax", "cummin", "cumprod", "cumsum", "prod", "_pad_around", "kthvalue", "median_dim", "nanmedian_dim"}
-    | {"_median", "_nanmedian", "mode", "searchsorted", "_scatter_reduce", "sgn", "masked_scatter"}
-)
 
 
 def lowers_on_gpus(call: RecordedCall) -> bool:
     """Whether the call has HLO here."""
     known = _lowering(call)
-    if known is None or not (call.complex or call.result_floating or call.row.name in _OF_ALL_TYPES):
+    if known is None or not (call.complex or call.result_floating or known.integers):
         return False
     # What planes of the same size are made of is nothing.
-    shapes = [shape for shape in call.shapes if shape is not None][: 1 if "_resample" in call.row.name else None]
+    shapes = [shape for shape in call.shapes if shape is not None][: 1 if known.empty_tables else None]
     if any(0 in dims for dims in (*shapes, *(dims for _, dims in call.results))):
         return False
-    return known[0](call)
+    return known.fits(call)
 
 
-def _lowering(call: RecordedCall) -> _Rule | None:
+def _lowering(call: RecordedCall) -> GpuRow | None:
     return (COMPLEX_LOWERINGS if call.complex else _LOWERINGS).get(call.row.name)
-
-
-def _always(_: RecordedCall) -> bool:
-    return True
 
 
 def lower_for_gpus(b: Lowering, call: RecordedCall, operands: Sequence[Any]) -> Any:
     """The results."""
     known = _lowering(call)
     assert known is not None
-    return known[1](b, *operands, *call.params)
+    return known.lower(b, *operands, *call.params)
 
 
 # ---- rows of tables
@@ -250,57 +240,57 @@ def _real_angle(b: Lowering, x: Instruction) -> Instruction:
     return b.select(b.compare(x, x, "NE"), x, made)
 
 
-_LOWERINGS: Final[dict[str, _Rule]] = {
-    "embedding": (lambda call: bool(call.shapes[1]), _embedding),
-    "embedding_backward": (lambda call: bool(call.shapes[1]) and not call.params[2], _embedding_backward),
-    "attention": (_always, _attention),
-    "attention_backward": (_always, _attention_backward),
-    "convolution": (convolutions.convolution_fits, convolutions.convolution),
-    "convolution_backward_input": (convolutions.backward_input_fits, convolutions.backward_input),
-    "convolution_backward_weight": (convolutions.backward_weight_fits, convolutions.backward_weight),
-    "im2col": (convolutions.patches_fit, convolutions.im2col),
-    "col2im": (convolutions.patches_fit, convolutions.col2im),
-    "_pad_around": (_always, pads.pad_around),
-    "_pad_around_backward": (_always, pads.pad_around_backward),
-    "_resample": (resample.taps_fit, resample.resample),
-    "_resample_backward": (resample.taps_fit, resample.resample_backward),
-    "sort": (_always, orders.sort),
-    "topk": (lambda call: bool(call.params[3]), orders.topk),
-    "kthvalue": (_always, orders.kthvalue),
-    "median_dim": (_always, orders.median),
-    "nanmedian_dim": (_always, orders.nanmedian),
-    "_median": (_always, orders.median_of_all),
-    "_nanmedian": (_always, orders.nanmedian_of_all),
-    "mode": (_always, orders.mode),
-    "_scatter_reduce": (scatters.reduces_on_gpus, scatters.scatter_reduce),
-    "linspace": (_always, _linspace),
-    "angle": (_always, _real_angle),
-    "sgn": (lambda call: call.compute != "pred", lambda b, x: b.elementwise_call("sign", x)),
-    "searchsorted": (orders.search_fits, orders.searchsorted),
-    "prod": (_always, _prod),
-    "cumsum": (_always, scans.cumulated("cumsum")),
-    "cumprod": (_always, scans.cumulated("cumprod")),
-    "_cumprod_backward": (scans.gradient_fits, scans.cumprod_backward),
-    "masked_scatter": (_always, scatters.masked_scatter),
-    "cummax": (_always, scans.extremes_so_far("cummax")),
-    "cummin": (_always, scans.extremes_so_far("cummin")),
-    "argmax": (_always, _place(least=False)),
-    "argmin": (_always, _place(least=True)),
-    "max_dim": (_always, _value_and_place(least=False)),
-    "min_dim": (_always, _value_and_place(least=True)),
-    "max_pool": (pooling.windows_fit, pooling.max_pool),
-    "max_pool_indices": (pooling.windows_fit, pooling.max_pool_indices),
-    "avg_pool": (_always, averages.avg_pool),
-    "avg_pool_backward": (_always, averages.avg_pool_backward),
-    "adaptive_avg_pool": (_always, averages.adaptive_avg_pool),
-    "adaptive_avg_pool_backward": (_always, averages.adaptive_avg_pool_backward),
-    "adaptive_max_pool_indices": (averages.maxima_fit, averages.adaptive_max_pool_indices),
-    "plane_gather": (_always, pooling.plane_gather),
-    "plane_scatter": (_always, pooling.plane_scatter),
-    "plane_scatter_add": (_always, pooling.plane_scatter_add),
-    "group_norm": (_always, norms.group_norm),
-    "group_norm_backward": (_always, norms.group_norm_backward),
-    "batch_norm_stats": (_always, norms.batch_norm_stats),
-    "batch_norm": (_always, norms.batch_norm),
-    "batch_norm_backward": (_always, norms.batch_norm_backward),
+_LOWERINGS: Final[dict[str, GpuRow]] = {
+    "embedding": GpuRow(_embedding, fits=lambda call: bool(call.shapes[1])),
+    "embedding_backward": GpuRow(_embedding_backward, fits=lambda call: bool(call.shapes[1]) and not call.params[2]),
+    "attention": GpuRow(_attention),
+    "attention_backward": GpuRow(_attention_backward),
+    "convolution": GpuRow(convolutions.convolution, fits=convolutions.convolution_fits),
+    "convolution_backward_input": GpuRow(convolutions.backward_input, fits=convolutions.backward_input_fits),
+    "convolution_backward_weight": GpuRow(convolutions.backward_weight, fits=convolutions.backward_weight_fits),
+    "im2col": GpuRow(convolutions.im2col, fits=convolutions.patches_fit),
+    "col2im": GpuRow(convolutions.col2im, fits=convolutions.patches_fit),
+    "_pad_around": GpuRow(pads.pad_around, integers=True),
+    "_pad_around_backward": GpuRow(pads.pad_around_backward),
+    "_resample": GpuRow(resample.resample, fits=resample.taps_fit, empty_tables=True),
+    "_resample_backward": GpuRow(resample.resample_backward, fits=resample.taps_fit, empty_tables=True),
+    "sort": GpuRow(orders.sort, integers=True),
+    "topk": GpuRow(orders.topk, fits=lambda call: bool(call.params[3]), integers=True),
+    "kthvalue": GpuRow(orders.kthvalue, integers=True),
+    "median_dim": GpuRow(orders.median, integers=True),
+    "nanmedian_dim": GpuRow(orders.nanmedian, integers=True),
+    "_median": GpuRow(orders.median_of_all, integers=True),
+    "_nanmedian": GpuRow(orders.nanmedian_of_all, integers=True),
+    "mode": GpuRow(orders.mode, integers=True),
+    "_scatter_reduce": GpuRow(scatters.scatter_reduce, fits=scatters.reduces_on_gpus, integers=True),
+    "linspace": GpuRow(_linspace),
+    "angle": GpuRow(_real_angle),
+    "sgn": GpuRow(lambda b, x: b.elementwise_call("sign", x), fits=lambda call: call.compute != "pred", integers=True),
+    "searchsorted": GpuRow(orders.searchsorted, fits=orders.search_fits, integers=True),
+    "prod": GpuRow(_prod, integers=True),
+    "cumsum": GpuRow(scans.cumulated("cumsum"), integers=True),
+    "cumprod": GpuRow(scans.cumulated("cumprod"), integers=True),
+    "_cumprod_backward": GpuRow(scans.cumprod_backward, fits=scans.gradient_fits),
+    "masked_scatter": GpuRow(scatters.masked_scatter, integers=True),
+    "cummax": GpuRow(scans.extremes_so_far("cummax"), integers=True),
+    "cummin": GpuRow(scans.extremes_so_far("cummin"), integers=True),
+    "argmax": GpuRow(_place(least=False), integers=True),
+    "argmin": GpuRow(_place(least=True), integers=True),
+    "max_dim": GpuRow(_value_and_place(least=False), integers=True),
+    "min_dim": GpuRow(_value_and_place(least=True), integers=True),
+    "max_pool": GpuRow(pooling.max_pool, fits=pooling.windows_fit),
+    "max_pool_indices": GpuRow(pooling.max_pool_indices, fits=pooling.windows_fit, integers=True),
+    "avg_pool": GpuRow(averages.avg_pool),
+    "avg_pool_backward": GpuRow(averages.avg_pool_backward),
+    "adaptive_avg_pool": GpuRow(averages.adaptive_avg_pool),
+    "adaptive_avg_pool_backward": GpuRow(averages.adaptive_avg_pool_backward),
+    "adaptive_max_pool_indices": GpuRow(averages.adaptive_max_pool_indices, fits=averages.maxima_fit, integers=True),
+    "plane_gather": GpuRow(pooling.plane_gather),
+    "plane_scatter": GpuRow(pooling.plane_scatter),
+    "plane_scatter_add": GpuRow(pooling.plane_scatter_add),
+    "group_norm": GpuRow(norms.group_norm),
+    "group_norm_backward": GpuRow(norms.group_norm_backward),
+    "batch_norm_stats": GpuRow(norms.batch_norm_stats),
+    "batch_norm": GpuRow(norms.batch_norm),
+    "batch_norm_backward": GpuRow(norms.batch_norm_backward),
 }

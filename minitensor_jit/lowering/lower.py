@@ -78,9 +78,7 @@ def _keeps_precision(call: RecordedCall, place: int, size: int) -> bool:
     """
     if not call.floating or size > 1:
         return False
-    second = place == 1 and call.row.name in ("add", "sub", "mul", "div", "floor_divide")
-    number = ("lerp", 2), ("addcmul", 3), ("addcdiv", 3)
-    return second or (size == 0 and (call.row.name, place) in number)
+    return place == call.row.wide_operand or (size == 0 and place == call.row.wide_number)
 
 
 class _ClusterLowering:
@@ -146,8 +144,7 @@ class _ClusterLowering:
                 x = self.tensor(value)
                 if _keeps_precision(call, place, 1) and is_one(x.array_shape.size):
                     dtype = loop_dtype(dtype)
-                # The condition of `where` is the one operand that is not part of the arithmetic.
-                if elementwise and not (call.row.name == "where" and place == 0):
+                if elementwise and place != call.row.predicate:
                     x = b.to_dtype(x, dtype)
             if computes:
                 x = b.to_dtype(x, loop_dtype(x.dtype))

@@ -6,10 +6,13 @@ stream, and the arithmetic that makes numbers of them.
 
 from __future__ import annotations
 
+from typing import Final
+
 from minitensor_jit.ir.module import Instruction
 from minitensor_jit.ir.shape import Shape
 from minitensor_jit.lowering.call import RecordedCall
 from minitensor_jit.lowering.context import Lowering
+from minitensor_jit.lowering.gpu_row import GpuRow
 
 __all__ = ["draw", "draws_on_gpus"]
 
@@ -19,10 +22,8 @@ _NARROW = 1 << 32
 
 def draws_on_gpus(call: RecordedCall) -> bool:
     """Whether the call has HLO of its own for GPUs."""
-    if call.row.name == "randint":
-        low, high, *_ = call.params
-        return 0 < high - low <= _NARROW
-    return call.row.name in ("uniform", "normal") and call.compute in ("f32", "f64")
+    known = _LOWERINGS.get(call.row.name)
+    return known is not None and known.fits(call)
 
 
 def draw(b: Lowering, call: RecordedCall, position: Instruction) -> Instruction:
@@ -34,21 +35,42 @@ def draw(b: Lowering, call: RecordedCall, position: Instruction) -> Instruction:
         size *= n
     if size == 0:
         return b.full(Shape(dtype, dims), 0)
-    if call.row.name == "uniform":
-        _, low, high, *_ = call.params
-        u = _unit(b, _words(b, position, (size,), call.compute), call.compute)
-        made = _times_plus(b, u, high - low, low)
-    elif call.row.name == "normal":
-        _, mean, deviation, *_ = call.params
-        made = _times_plus(b, _normal(b, position, size, call.compute), deviation, mean)
-    else:
-        low, high, *_ = call.params
-        word = b.convert(_words(b, position, (size,), "f32"), "u64")
-        above = b.shift_right_logical(
-            b.multiply(word, b.full(word.array_shape, high - low)), b.full(word.array_shape, 32)
-        )
-        made = b.add(b.convert(above, "s64"), b.full(Shape("s64", (size,)), low))
+    made = _LOWERINGS[call.row.name].lower(b, call, position, size)
     return b.reshape(b.to_dtype(made, dtype), dims)
+
+
+def _uniform_numbers(b: Lowering, call: RecordedCall, position: Instruction, size: int) -> Instruction:
+    _, low, high, *_ = call.params
+    return _times_plus(b, _unit(b, _words(b, position, (size,), call.compute), call.compute), high - low, low)
+
+
+def _normal_numbers(b: Lowering, call: RecordedCall, position: Instruction, size: int) -> Instruction:
+    _, mean, deviation, *_ = call.params
+    return _times_plus(b, _normal(b, position, size, call.compute), deviation, mean)
+
+
+def _integers(b: Lowering, call: RecordedCall, position: Instruction, size: int) -> Instruction:
+    low, high, *_ = call.params
+    word = b.convert(_words(b, position, (size,), "f32"), "u64")
+    above = b.shift_right_logical(b.multiply(word, b.full(word.array_shape, high - low)), b.full(word.array_shape, 32))
+    return b.add(b.convert(above, "s64"), b.full(Shape("s64", (size,)), low))
+
+
+def _of_floats(call: RecordedCall) -> bool:
+    return call.compute in ("f32", "f64")
+
+
+def _of_narrow_range(call: RecordedCall) -> bool:
+    low, high, *_ = call.params
+    return bool(0 < high - low <= _NARROW)
+
+
+_LOWERINGS: Final[dict[str, GpuRow]] = {
+    "uniform": GpuRow(_uniform_numbers, fits=_of_floats),
+    "normal": GpuRow(_normal_numbers, fits=_of_floats),
+    "randint": GpuRow(_integers, fits=_of_narrow_range),
+}
+"""By the name of the op; `lower(b, call, position, size)`."""
 
 
 def _times_plus(b: Lowering, x: Instruction, factor: float, term: float) -> Instruction:

@@ -3,7 +3,7 @@
 import pytest
 from clustering.clustering_graphs import VECTOR, Build
 
-from minitensor_jit.clustering import cost_model
+from minitensor.ops import ROWS
 from minitensor_jit.clustering.cost_model import ARGUMENT_US, BYTES_PER_US, FLOPS_PER_US, LAUNCH_US, OP_US, predict
 from minitensor_jit.clustering.graph import TensorMeta
 
@@ -81,10 +81,10 @@ def test_products_take_their_time_on_either_side(op, shape):
     check(found, steps=2, ops_bytes=bytes_of_both, border=border, cluster_bytes=alone, arguments=3, work=work)
 
 
-@pytest.mark.parametrize("op", cost_model.SLOW_NS)
+@pytest.mark.parametrize("op", [name for name, row in ROWS.items() if row.slow_ns])
 def test_slow_ops_have_a_price_for_each_element(op):
     b = Build(1)
     made = b.op(op, b.arg(0))
     b.graph.fetches.append(made)
-    slow = cost_model.SLOW_NS[op] * 1e-3 * 8
+    slow = ROWS[op].slow_ns * 1e-3 * 8
     check(costs(b, made), steps=1, ops_bytes=2 * BYTES, border=2 * BYTES, arguments=2, slow=slow)

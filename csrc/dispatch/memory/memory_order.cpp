@@ -41,6 +41,11 @@ int64_t place_of(int64_t dim, const Dims& order) {
     return std::find(order.begin(), order.end(), wanted) - order.begin();
 }
 
+Order order_of(const OpDef& op) {
+    auto found = orders().find(op.name);
+    return found == orders().end() ? Order::ByKind : found->second;
+}
+
 }  // namespace
 
 RegisterOrder::RegisterOrder(Order order, std::initializer_list<const char*> names) {
@@ -51,10 +56,12 @@ bool keeps_order(const Call& call) {
     const OpDef& op = *call.op;
     for (size_t i = 0; i < call.operand_count; ++i)
         if (const Tensor* t = call.operands[i].tensor; t && is_sparse(*t)) return false;
-    auto found = orders().find(op.name);
-    if (found == orders().end()) return op.kind == Kind::Elementwise;
-    if (found->second == Order::KeptOfReal) return !is_complex(call.in(0).dtype);
-    return found->second == Order::Kept || (found->second == Order::ByKind && op.kind == Kind::Elementwise);
+    switch (order_of(op)) {
+        case Order::ByKind: return op.kind == Kind::Elementwise;
+        case Order::RowMajor: return false;
+        case Order::KeptOfReal: return !is_complex(call.in(0).dtype);
+        default: return true;
+    }
 }
 
 bool memory_order(const Tensor* const* operands, size_t count, const Dims& sizes, Dims& order) {
@@ -153,7 +160,7 @@ void InMemoryOrder::set_strides_of_ones(const Dims& sizes, Dims& strides) const 
         if (given && !(*given == operands_[i]->strides)) return;
         given = &operands_[i]->strides;
     }
-    if (sizes.size() == 4 && call_.op->name != "clone" && call_.op->name != "cast") {
+    if (sizes.size() == 4 && order_of(*call_.op) != Order::CopiedStrides) {
         const int64_t n = sizes[1], row = n * sizes[3];
         const Dims channels_last{row * sizes[2], 1, row, n};
         if (agrees(channels_last)) {

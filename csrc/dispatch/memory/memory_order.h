@@ -18,7 +18,8 @@ Dims out_of_order(const Dims& dims, const Dims& order);
 
 // Whether an op's results are in its operands' order: elementwise ops', unless registered otherwise. Other ops that
 // keep it have results of their operand's sizes, and their parameters `dim` and `dims` are dimensions of it.
-enum class Order : uint8_t { ByKind, RowMajor, Kept, KeptOfReal };
+// CopiedStrides also has the strides of dimensions of size 1, as copies do.
+enum class Order : uint8_t { ByKind, RowMajor, Kept, KeptOfReal, CopiedStrides };
 struct RegisterOrder {
     RegisterOrder(Order order, std::initializer_list<const char*> names);
 };

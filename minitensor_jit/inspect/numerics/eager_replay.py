@@ -128,15 +128,15 @@ def _run_native(node: Node, call: RecordedCall, operands: Sequence[Any], argumen
     """Of an op with a kernel in the core."""
     kinds = ""
     arrays: list[Array] = []
-    for operand in operands:
+    for place, operand in enumerate(operands):
         if operand is None:
             kinds += "n"
         elif isinstance(operand, np.ndarray):
             kinds += "t"
             arrays.append(operand)
         else:
-            # An assignment takes a number too, though its schema says tensor; an array without dimensions is as good.
-            kinds += "t" if call.row.name == "_assign" else "s"
+            # Where the schema says tensor, as an assignment's does, an array without dimensions is as good as a number.
+            kinds += "s" if call.row.operands[place].startswith("Tensor|Scalar") else "t"
             arrays.append(np.array(operand, DTYPES[number_dtype(operand)].numpy))
     if node.kind == "random":
         arrays.append(arguments.stream(call.node))

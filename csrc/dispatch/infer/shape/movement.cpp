@@ -108,7 +108,7 @@ int64_t lower_triangle_size(int64_t rows, int64_t cols, int64_t offset) {
     return grown * shortest + grown * (grown - 1) / 2 + (rows - full) * cols;
 }
 
-void infer_triangle_indices(Call& call) {
+template <bool lower> void infer_triangle_indices(Call& call) {
     int64_t rows = call.param(0).as_int(), cols = call.param(1).as_int(), offset = call.param(2).as_int();
     if (rows < 0) fail("row must be non-negative, got" + text(rows));
     if (cols < 0) fail("col must be non-negative, got" + text(cols));
@@ -116,9 +116,10 @@ void infer_triangle_indices(Call& call) {
     if (dtype != DType::I64 && dtype != DType::I32)
         throw Error(ErrorKind::NotImplemented,
                     "\"" + std::string(op_name(call)) + "\" not implemented for '" + torch_type_name(dtype) + "'");
-    bool lower = op_name(call) == "tril_indices";
     int64_t below = lower_triangle_size(rows, cols, lower ? offset : offset - 1);
     result(call, dtype, Dims{2, lower ? below : rows * cols - below});
 }
+template void infer_triangle_indices<true>(Call& call);
+template void infer_triangle_indices<false>(Call& call);
 
 }  // namespace mt

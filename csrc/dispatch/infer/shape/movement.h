@@ -10,7 +10,7 @@ void infer_roll(Call& call);           // input; shifts, dims
 void infer_pad(Call& call);            // input; pad, value
 void infer_masked_fill(Call& call);    // input, mask, value
 void infer_masked_scatter(Call& call); // input, mask, source
-void infer_triangle_indices(Call& call);  // row, col, offset, dtype, device
+template <bool lower> void infer_triangle_indices(Call& call);  // row, col, offset, dtype, device
 
 // How many indices tril_indices gives: of the places at or below the diagonal. Those of triu_indices are the others,
 // for the diagonal before.

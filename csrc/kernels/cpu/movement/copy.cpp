@@ -67,6 +67,7 @@ void copy(Call& call) {
 void fill(Call& call) { run_fill(*call.outputs[0], call.param(0).as_scalar()); }
 
 const RegisterOrder unordered{Order::RowMajor, {"_row_major"}};
+const RegisterOrder copied{Order::CopiedStrides, {"clone", "cast"}};
 const RegisterNative registered{Takes::Stored,
                                 {
                                     {"cast", infer_cast, copy_first},

@@ -128,8 +128,8 @@ const RegisterNative registered{Takes::Any,
                                     {"flip", infer_flip, flip_kernel, Takes::Stored},
                                     {"roll", infer_roll, roll_kernel, Takes::Stored},
                                     {"constant_pad_nd", infer_pad, pad_kernel, Takes::Stored},
-                                    {"tril_indices", infer_triangle_indices, triangle_indices<true>},
-                                    {"triu_indices", infer_triangle_indices, triangle_indices<false>},
+                                    {"tril_indices", infer_triangle_indices<true>, triangle_indices<true>},
+                                    {"triu_indices", infer_triangle_indices<false>, triangle_indices<false>},
                                 }};
 
 }  // namespace
