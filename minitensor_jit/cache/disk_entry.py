@@ -21,7 +21,7 @@ from minitensor_jit.runtime.loaded_code import LoadedCode
 
 __all__ = ["OtherSizes", "decode", "encode"]
 
-_MAGIC = b"minitensor object code 2\n"
+_MAGIC = b"minitensor object code 3\n"
 _ALIAS = struct.Struct("<II")
 """The numbers of a result and a parameter that may share memory."""
 _HEADER = struct.Struct("<Q")
@@ -40,6 +40,7 @@ def encode(key: str, executable: AnyExecutable) -> bytes:
     context = active.get() or SizeContext(())
     # One for each pair of a parameter and a result of its size: as numbers in JSON they'd take longest to read.
     aliases = b"".join(_ALIAS.pack(*pair) for pair in sorted(executable.aliases))
+    before = b"".join(_ALIAS.pack(*pair) for pair in sorted(executable.read_before))
     shapes = json.dumps(
         [
             [(shape.dtype, list(map(size_to_json, shape.dims))) for shape in some]
@@ -53,11 +54,12 @@ def encode(key: str, executable: AnyExecutable) -> bytes:
             "guards": [(size_to_json(n), answer) for n, answer in context.guards],
             "shape_bytes": len(shapes),
             "alias_bytes": len(aliases),
+            "before_bytes": len(before),
             "imports": list(executable.imports),
             "kernels": executable.kernels,
             "instructions": dict(executable.instructions),
         },
-        shapes + aliases + executable.object_code,
+        shapes + aliases + before + executable.object_code,
     )
 
 
@@ -91,8 +93,9 @@ def decode(data: bytes, key: str, name: str) -> AnyExecutable:
             raise OtherSizes(f"{n} > 0 is {answer} in it")
         if isinstance(n, Size):
             context.guards[n, answer] = None
-    described = int(header["shape_bytes"]) + int(header["alias_bytes"])
-    interface = partial(_interface, bytes(rest[:described]), int(header["shape_bytes"]), context)
+    parts = [int(header[name]) for name in ("shape_bytes", "alias_bytes", "before_bytes")]
+    described = sum(parts)
+    interface = partial(_interface, bytes(rest[:described]), parts[0], parts[0] + parts[1], context)
     code = bytes(rest[described:])
     started = time.perf_counter()
     loaded = LoadedCode(code, "entry", {symbol: _address(symbol) for symbol in header["imports"]})
@@ -109,9 +112,10 @@ def decode(data: bytes, key: str, name: str) -> AnyExecutable:
     )
 
 
-def _interface(described: bytes, split: int, context: SizeContext) -> Interface:
-    parameters, results = (_shapes(kept, context) for kept in json.loads(described[:split]))
-    return Interface(parameters, results, frozenset(_ALIAS.iter_unpack(described[split:])))
+def _interface(described: bytes, aliases: int, before: int, context: SizeContext) -> Interface:
+    parameters, results = (_shapes(kept, context) for kept in json.loads(described[:aliases]))
+    pairs = (described[aliases:before], described[before:])
+    return Interface(parameters, results, *(frozenset(_ALIAS.iter_unpack(some)) for some in pairs))
 
 
 def _shapes(kept: list[tuple[str, list[Any]]], context: SizeContext) -> list[Shape]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..ir.analysis.window_updates import through_reshapes
 from ..ir.module import Instruction
 from .indexing.index import AffineExpr, Space
 from .indexing.movement import accesses
@@ -15,9 +16,11 @@ def updates_a_window(spec: KernelSpec) -> Instruction | None:
     """The dynamic-update-slice that the spec is, if its array is a parameter that nothing else here reads."""
     roots = spec.computation.roots
     root = roots[0]
-    if len(roots) != 1 or root.opcode != "dynamic-update-slice" or root.operands[0].opcode != "parameter":
+    if len(roots) != 1 or root.opcode != "dynamic-update-slice":
         return None
-    source, *others = root.operands
+    source, others = through_reshapes(root.operands[0]), root.operands[1:]
+    if source.opcode != "parameter":
+        return None
     size = root.array_shape.size
     if 2 * others[0].array_shape.size > size or source in reachable(others):
         return None
@@ -29,7 +32,8 @@ class WindowUpdate:
 
     def __init__(self, spec: KernelSpec, update: Instruction) -> None:
         self.spec, self.update = spec, update
-        self.source, self.window, *self.starts = update.operands
+        array, self.window, *self.starts = update.operands
+        self.source = through_reshapes(array)
         assert self.source.parameter_number is not None
         self.in_place = {(0, self.source.parameter_number)}
         self.size = self.window.array_shape.size

@@ -247,6 +247,11 @@ class PlanBuilder:
                 # What isn't row-major is a parameter over its memory, in its order.
                 and self.trace.leaves[leaves[parameter]].offset == 0
             }
+            | {
+                (fetches[result], leaves[parameter])
+                for result, parameter in executable.read_before
+                if result < len(fetches) and leaves[parameter] >= 0
+            }
         )
         for check in lowered.checks:
             operand = next(

@@ -36,6 +36,7 @@ from .simplify import ALL_RULES, FAST_MATH_RULES
 from .target import CPU, Target
 from .while_loops.while_loop_invariant_code_motion import WhileLoopInvariantCodeMotion
 from .while_loops.while_loop_unroller import WhileLoopUnroller
+from .window_updates_last import WindowUpdatesLast
 
 __all__ = ["PASSES", "STAGES", "PipelineOptions", "pipeline", "run_pipeline", "stages"]
 
@@ -67,6 +68,7 @@ PASSES: dict[str, type[Pass]] = {
         Fusion,
         HorizontalLoopFusion,
         MemoryScheduler,
+        WindowUpdatesLast,
     )
 }
 
@@ -183,7 +185,7 @@ def stages(
             # Loops are what they will be.
             found["fusion"].append(HorizontalLoopFusion())
     # Last: what is fused is in one place.
-    found["scheduling"] = [MemoryScheduler()]
+    found["scheduling"] = [MemoryScheduler(), WindowUpdatesLast()]
     return found
 
 

@@ -33,6 +33,9 @@ class Interface:
     aliases: frozenset[tuple[int, int]]
     """(result, parameter): this result may be written over this parameter's memory, if no other parameter and no other
     result lies there too."""
+    read_before: frozenset[tuple[int, int]] = frozenset()
+    """(result, parameter): nothing reads this parameter any more when the first element of this result is written, a
+    window of a parameter that it may lie over. So they may share memory in any way."""
 
 
 @dataclass
@@ -78,6 +81,11 @@ class Executable:
     def aliases(self) -> frozenset[tuple[int, int]]:
         """Which results may be written over which parameters."""
         return self._interface().aliases
+
+    @property
+    def read_before(self) -> frozenset[tuple[int, int]]:
+        """Which parameters have been read when which results are written."""
+        return self._interface().read_before
 
     @property
     def nbytes(self) -> int:

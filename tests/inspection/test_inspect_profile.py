@@ -146,12 +146,12 @@ def test_code_that_measures_itself_is_not_pickled(empty):
     x = mt.rand(5)
     with mt.jit.options(hlo_profile=True):
         want = compiled(x).tolist()
-        _, (*_, code) = compiled.__reduce__()[:2]
+        _, (*_, code, _) = compiled.__reduce__()[:2]
         assert code == []
         measured = pickle.dumps(compiled)
     assert pickle.loads(measured)(x).tolist() == want
     assert compiled(x).tolist() == want
-    _, (*_, code) = compiled.__reduce__()[:2]
+    _, (*_, code, _) = compiled.__reduce__()[:2]
     assert len(code) == 1
 
 

@@ -71,7 +71,7 @@ def compile_module(
         seconds["dump"] = time.perf_counter() - started - sum(seconds.values())
     return Executable(
         name=name,
-        interface=Interface(program.parameter_shapes, program.result_shapes, program.aliases),
+        interface=Interface(program.parameter_shapes, program.result_shapes, program.aliases, program.read_before),
         scratch_bytes=program.assignment.size,
         object_code=code,
         imports=tuple(program.unit.module.imports),

@@ -86,6 +86,7 @@ def compile_module(
         scratch_bytes=program.assignment.size,
         constants=program.unit.constants.data(),
         aliases=program.aliases,
+        read_before=program.read_before,
         instructions=dict(Counter(i.opcode for c in module.computations for i in c.instructions)),
         compile_seconds={"emit": emitted - started, "llvm": time.perf_counter() - emitted},
     )

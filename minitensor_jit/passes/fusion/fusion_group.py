@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
+from ...ir.analysis.window_updates import begins_as_parameter
 from ...ir.decision import Decision
 from ...ir.module import Instruction
 from ...ir.opcode import OPCODES, Trait, is_elementwise, opcodes_with
@@ -84,6 +85,7 @@ class Group:
         "repeated",
         "roots",
         "size",
+        "window",
     )
 
     def __init__(self, root: Instruction, kind: str) -> None:
@@ -100,6 +102,9 @@ class Group:
         self.evaluations: dict[Instruction, int] = {root: self.size}
         self.conditions: dict[Instruction, set[Conditions]] = {root: {()}}
         self.repeated = 0
+        self.window = root.opcode == "dynamic-update-slice" and begins_as_parameter(root)
+        """Whether it replaces a window of a parameter. Written over that, it writes the window only: then all else that
+        is read has to be read before, since it may lie in the same memory."""
         self.recomputed: Instruction | None = None
         """The expensive member that another fusion computes as well."""
 
@@ -153,6 +158,8 @@ class Group:
             return Refused.TOO_LARGE.because(f"the fusion would read more than {MAX_OPERANDS} arrays")
         if is_trivial(p):
             return Decision.allow()
+        if self.window:
+            return Refused.OTHER_PLACE.because("the window of an array that may be written in place is computed first")
         conditions = self._conditions(p, users)
         if len(conditions) > MAX_CONDITIONS:
             return Refused.COMPUTED_AGAIN.because(f"its code would be repeated under {len(conditions)} conditions")
@@ -216,6 +223,8 @@ class Group:
         """Whether merging with a group of the same loops saves memory traffic."""
         if any(root.is_tuple for root in (*self.roots, *other.roots)):
             return Refused.NO_KERNEL.because("one of them gives a tuple")
+        if self.window or other.window:
+            return Refused.OTHER_LOOP.because("one replaces a window only")
         if len(self.members) + len(other.members) > MAX_MEMBERS:
             return Refused.TOO_LARGE.because("the fusion would be too large")
         mine, theirs = self.reads, other.reads
@@ -245,6 +254,7 @@ class Group:
         """Whether the other loop's output costs next to nothing here: it's made of what is read and computed anyway."""
         return (
             self.loops == other.loops
+            and not (self.window or other.window)
             and other.reads <= self.reads
             and all(m in self.members for m in other.members if is_expensive(m))
             and len(self.members | other.members) <= MAX_MEMBERS

@@ -94,6 +94,11 @@ class GpuExecutable:
         return self.program.aliases
 
     @property
+    def read_before(self) -> frozenset[tuple[int, int]]:
+        """(result, parameter) of which the parameter has been read when the result is written."""
+        return self.program.read_before
+
+    @property
     def kernels(self) -> int:
         """How many kernels there are."""
         return self.program.kernels

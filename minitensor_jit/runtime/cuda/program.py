@@ -221,6 +221,8 @@ class GpuProgram:
     aliases: frozenset[tuple[int, int]]
     """(result, parameter): this result may be written over this parameter's memory, if no other parameter and no other
     result lies there too."""
+    read_before: frozenset[tuple[int, int]] = frozenset()
+    """(result, parameter) of which the parameter has been read when the result is written."""
     instructions: Mapping[str, int] = field(default_factory=dict)
     """How many HLO instructions of each opcode went into it."""
     compile_seconds: Mapping[str, float] = field(default_factory=dict)
