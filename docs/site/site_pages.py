@@ -137,7 +137,7 @@ def build(target: Path) -> int:
     with tempfile.TemporaryDirectory() as folder:
         lay_out(Path(folder))
         conf = str(Path(__file__).resolve().parent)
-        done = build_main(["-q", "-W", "--keep-going", "-b", "html", "-c", conf, folder, str(target)])
+        done = build_main(["-q", "-W", "--keep-going", "-j", "auto", "-b", "html", "-c", conf, folder, str(target)])
     if done == 0:
         print(f"open {target / 'index.html'}")
     return done

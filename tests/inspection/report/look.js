@@ -14,11 +14,15 @@ async function look() {
   await until(() => document.documentElement.dataset.ready);
   found.title = document.title;
   found.sections = {};
+  found.cut = {};
+  found.raw = [];
   for (const [name] of SECTIONS) {
     await show(name);
     await sleep(50);
     const main = document.getElementById("main");
     found.sections[name] = main.textContent.length + main.querySelectorAll("svg *").length;
+    for (const table of main.querySelectorAll(".scroll")) found.cut[name] = Math.max(found.cut[name] || 0, table.scrollWidth - table.clientWidth);
+    for (const fix of main.querySelectorAll(".fix")) if (fix.textContent.includes("`")) found.raw.push(fix.textContent);
   }
   press("3", document.body);
   found.key3 = await until(() => document.querySelector(".pane-asm .line"));

@@ -58,6 +58,8 @@ def test_the_page_works(made, tmp_path):
     assert found["problems"] == []
     assert found["title"] == "program.py: report"
     assert all(size > 80 for size in found["sections"].values()), found["sections"]
+    assert found["cut"]["kernels"] == 0  # every column is seen at the width of a small laptop
+    assert found["raw"] == []  # what is quoted in a fix is shown as code
     assert found["key3"]
     assert all(found["followed"].values()), found["followed"]
     assert found["code"]

@@ -68,6 +68,9 @@ function heading(text, note) {
   return h("h2", {}, text, note ? h("span", { class: "note" }, note) : null);
 }
 
+// Text in which `this` is code, as the account writes it.
+const prose = (text) => text.split("`").map((part, k) => k % 2 ? h("code", {}, part) : part);
+
 function bar(share, kind, title) {
   const width = Math.max(share > 0 ? 2 : 0, Math.round(100 * share));
   return h("span", { class: "bar", title }, h("span", { class: `fill ${kind}`, style: `width:${width}%` }));

@@ -64,7 +64,7 @@ const Overview = {
       heading("What to do first"),
       advice().length ? h("ol", { class: "advice" }, advice().map((one) => h("li", {},
         one.what, " ", one.at ? [place(one.at.file, one.at.line), " "] : null, h("button", { class: "link", onclick: () => show(one.section) }, "more"),
-        h("div", { class: "fix" }, one.fix)))) : h("p", {}, total ? "Nothing stands out: all that was recorded was compiled, and little was left apart." : why()),
+        h("div", { class: "fix" }, prose(one.fix))))) : h("p", {}, total ? "Nothing stands out: all that was recorded was compiled, and little was left apart." : why()),
       heading("Where the time went", "lines of the program, by the time of their ops"),
       linesTable(R.lines.slice(0, 8)),
       heading("Clusters"),
@@ -146,7 +146,7 @@ function lineDetail(box, row, file, line) {
     h("h3", {}, `Line ${line}`, h("span", { class: "note" }, ` ${seconds(row.compiled_seconds)} compiled, ${seconds(row.eager_seconds)} eager`)),
     row.clusters.length ? h("p", {}, "In ", row.clusters.map((name, k) => [k ? ", " : "", name in R.module_of ? h("button", { class: "link mono", onclick: () => show("panes", { module: R.module_of[name], source: { file, line } }) }, name) : name])) : null,
     table([["op", (one) => h("code", {}, one[0])], ["compiled", (one) => number(one[1][0]), (one) => one[1][0], "n"], ["eager", (one) => number(one[1][1]), (one) => one[1][1], "n"]], Object.entries(row.ops)),
-    row.reasons.map((k) => h("div", { class: "reason" }, h("p", {}, R.account.eager[k].reason), h("p", { class: "fix" }, R.account.eager[k].fix))),
+    row.reasons.map((k) => h("div", { class: "reason" }, h("p", {}, R.account.eager[k].reason), h("p", { class: "fix" }, prose(R.account.eager[k].fix)))),
     !row.reasons.length && row.eager && !row.clusters.length ? h("p", { class: "reason" }, "These ops were never recorded. ", why()) : null,
   ].flat().filter(Boolean));
 }

@@ -7,7 +7,7 @@ const Left = {
     add(main, heading("Left eager", `${number(account.ops.eager)} of ${count(account.ops.total, "recorded op")}`));
     if (!groups.length) add(main, h("p", {}, account.ops.total ? "Nothing: all that was recorded was compiled." : why()));
     for (const group of groups) add(main, h("section", { class: "card" },
-      h("h3", {}, count(group.count, "op"), h("span", { class: "tag" }, group.code)), h("p", {}, group.reason), group.fix ? h("p", { class: "fix" }, group.fix) : null,
+      h("h3", {}, count(group.count, "op"), h("span", { class: "tag" }, group.code)), h("p", {}, group.reason), group.fix ? h("p", { class: "fix" }, prose(group.fix)) : null,
       table([["line", (row) => place(row.file, row.line)], ["op", (row) => h("code", {}, row.op)], ["times", (row) => number(row.count), (row) => row.count, "n"]], group.ops, { sort: 2, limit: 12 })));
     const refusals = account.clusters.flatMap((cluster) => cluster.refusals.map((row) => ({ ...row, cluster: cluster.names[0], runs: cluster.runs })));
     add(main, heading("Not fused, or not in place", "by the bytes that pass through memory because of it in each run"));
@@ -17,9 +17,9 @@ const Left = {
       ["what", (row) => [h("code", {}, row.op), " ", place(row.file, row.line), row.into ? [" and ", h("code", {}, row.into.op), " ", place(row.into.file, row.into.line)] : null, row.count > 1 ? h("span", { class: "note" }, ` ${number(row.count)} times`) : null]],
       ["cluster", (row) => clusterLink(row.cluster), (row) => row.cluster],
       ["pass", (row) => h("code", {}, row.pass), (row) => row.pass],
-      ["why, and what would change it", (row) => [row.reason, " ", h("span", { class: "tag" }, row.code), h("div", { class: "fix" }, row.fix)]],
+      ["why, and what would change it", (row) => [row.reason, " ", h("span", { class: "tag" }, row.code), h("div", { class: "fix" }, prose(row.fix))]],
     ], refusals, { sort: 1, limit: 40 }) : h("p", {}, "Nothing was refused."));
-    if (account.copies.length) add(main, heading("Copies of shared memory"), h("p", { class: "fix" }, account.copies[0].fix), table([
+    if (account.copies.length) add(main, heading("Copies of shared memory"), h("p", { class: "fix" }, prose(account.copies[0].fix)), table([
       ["bytes", (row) => bytes(row.bytes), (row) => row.bytes, "n"], ["copies", (row) => number(row.count), (row) => row.count, "n"], ["line", (row) => place(row.file, row.line)]], account.copies, { sort: 0 }));
     if (account.flushes.length) add(main, heading("Flushes", "where recorded ops had to run, since a value was needed"), table([
       ["times", (row) => number(row.count), (row) => row.count, "n"], ["why", (row) => row.reason], ["line", (row) => place(row.file, row.line)]], account.flushes, { sort: 0 }));
@@ -63,13 +63,16 @@ const Kernels = {
     if (!kernels.length) { add(main, h("p", {}, "No compiled code ran. ", why())); return; }
     add(main, roofline() || "");
     const rows = table([
-      ["kernel", (one) => h("button", { class: "link mono", onclick: () => one.cluster in R.module_of ? show("panes", { module: R.module_of[one.cluster], instruction: `/${one.name}` }) : null }, one.name), (one) => one.name],
+      ["kernel", (one) => h("button", { class: "link mono cut", title: one.name, onclick: () => one.cluster in R.module_of ? show("panes", { module: R.module_of[one.cluster], instruction: `/${one.name}` }) : null }, one.name), (one) => one.name],
       ["kind", (one) => one.kind, (one) => one.kind], ["cluster", (one) => clusterLink(one.cluster), (one) => one.cluster],
       ["time", (one) => seconds(one.seconds), (one) => one.seconds, "n"], ["runs", (one) => number(one.runs), (one) => one.runs, "n"], ["fastest", (one) => seconds(one.fastest_seconds), (one) => one.fastest_seconds, "n"],
       ["bytes", (one) => bytes(one.bytes_per_run), (one) => one.bytes_per_run, "n"], ["", (one) => rate(one.bytes_per_run / one.fastest_seconds, "B/s"), (one) => one.bytes_per_run / one.fastest_seconds, "n"],
       ["operations", (one) => scaled(one.flops_per_run, [["G", 1e9], ["M", 1e6], ["k", 1e3], ["", 1]]), (one) => one.flops_per_run, "n"], ["", (one) => rate(one.flops_per_run / one.fastest_seconds, "flop/s"), (one) => one.flops_per_run / one.fastest_seconds, "n"],
-      ["of the roof", (one) => [bar(Math.min(1, one.roofline), "compiled"), " ", percent(Math.min(1, one.roofline), 1)], (one) => one.roofline, "n"],
-      ["lines", (one) => [...new Map(one.ops.map((row) => [`${row.file}:${row.line}`, row])).values()].slice(0, 3).map((row) => [place(row.file, row.line), " "])],
+      ["of the roof", (one) => [bar(Math.min(1, one.roofline), "compiled"), h("span", { class: "share" }, percent(Math.min(1, one.roofline), 1))], (one) => one.roofline, "n"],
+      ["lines", (one) => {
+        const places = [...new Map(one.ops.map((row) => [`${row.file}:${row.line}`, row])).values()], others = places.slice(1).map((row) => `${basename(R.files[row.file] || "?")}:${row.line}`);
+        return h("span", { class: "once" }, places.length ? place(places[0].file, places[0].line) : "", others.length ? h("span", { class: "note", title: others.join("\n") }, ` +${others.length}`) : null);
+      }],
     ], kernels, { sort: 3 });
     add(main, rows);
     if (kernel) {

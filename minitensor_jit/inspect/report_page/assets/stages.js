@@ -31,7 +31,7 @@ function graphStages(main, data, stage) {
     const verdict = data.verdicts[id];
     side.replaceChildren(h("h3", {}, h("code", {}, `%${id} ${op}`)), h("p", {}, h("code", {}, results)), h("p", {}, params ? h("code", {}, params) : "", " ", operands ? h("span", { class: "dim mono" }, `reads ${operands}`) : ""), h("p", {}, place(file, line)),
       cluster ? h("p", {}, "In ", clusterLink(cluster), " ", cluster in R.module_of && !op.startsWith("_") ? h("button", { onclick: () => show("panes", { module: R.module_of[cluster], op: id }) }, "follow it to the code") : "") : "",
-      verdict && op !== "_Arg" && op !== "_Const" ? h("div", { class: "reason" }, h("p", {}, verdict[0]), h("p", { class: "fix" }, verdict[1])) : "");
+      verdict && op !== "_Arg" && op !== "_Const" ? h("div", { class: "reason" }, h("p", {}, verdict[0]), h("p", { class: "fix" }, prose(verdict[1] || ""))) : "");
   };
   const NOTES = {
     recorded: "The graph as the program recorded it.",
