@@ -160,6 +160,52 @@ def test_second_gradient(name):
         check(gradient, inputs, seed, f"{name} {form}")
 
 
+# The function pads complex numbers in another way, and singular vectors are free to turn.
+NOT_COMPLEX = {"_pad_around", "_linalg_svd"}
+GREATEST_OR_LEAST = (3, 4)  # of _scatter_reduce; the function refuses those of complex numbers
+
+
+def takes(row, form, dtype, domain, seed):
+    """The arguments of a form in a dtype; None if the row doesn't take it."""
+    arguments = build(form, dtype, domain, seed)
+    try:
+        with mt.no_grad():
+            row.call(*arguments)
+    except (RuntimeError, TypeError):
+        return None
+    return arguments
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("name", [n for n in differentiable() if n not in STEPS | NOT_COMPLEX])
+def test_gradients_of_complex_numbers(name, order):
+    """First and second ones of all rows that take complex numbers; the others refuse each form."""
+    row = ROWS[name]
+    domain = DOMAINS.get(name, "normal")
+    for seed, form in enumerate(forms(row)):
+        if name == "cast" and form[-1] not in ("float64", "complex128"):
+            continue
+        if name == "_scatter_reduce" and form[4] in GREATEST_OR_LEAST:
+            continue
+        if (arguments := takes(row, form, "complex128", domain, seed)) is None:
+            continue
+        inputs, rebuild = flatten(arguments)
+        if not inputs or at_a_corner(form, name):
+            continue
+
+        def loss(*given, rebuild=rebuild, seed=seed):
+            return project(row.call(*rebuild(given)), np.random.default_rng(seed))
+
+        def gradient(*given, loss=loss, seed=seed):
+            there = mt.autograd.grad(
+                (loss(*given) + 1) ** 2, given, create_graph=True, allow_unused=True, materialize_grads=True
+            )
+            return project(there, np.random.default_rng(seed))
+
+        check(loss if order == 1 else gradient, inputs, seed, f"{name} {form}")
+
+
 @pytest.mark.parametrize("name", sorted(STEPS))
 def test_gradient_of_a_step_is_zero(name):
     x = mt.tensor([-1.3, 0.2, 2.7], requires_grad=True)
