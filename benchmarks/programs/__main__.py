@@ -36,7 +36,9 @@ def parse_args(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.programs", description=__doc__.partition("\n")[0])
     parser.add_argument("--filter", type=re.compile, default=re.compile(""), metavar="RE", help="only names that match")
     parser.add_argument("--rounds", type=int, default=5, metavar="N", help="processes of each sort (%(default)s)")
-    parser.add_argument("--turns", type=float, default=1.0, metavar="X", help="X times as many turns (%(default)s)")
+    parser.add_argument(
+        "--iterations", type=float, default=1.0, metavar="X", help="X times as many iterations (%(default)s)"
+    )
     parser.add_argument("--threads", type=int, default=THREADS, metavar="N", help="threads a process (%(default)s)")
     parser.add_argument("--level", type=int, choices=(1, 2), help="only this level")
     parser.add_argument("--flags", default="", help="more flags of the compiler")
@@ -53,7 +55,7 @@ def cpu_seconds() -> float:
 
 
 def timed(
-    name: str, turns: int, flags: str | None, clock: Callable[[], float] = time.perf_counter
+    name: str, iterations: int, flags: str | None, clock: Callable[[], float] = time.perf_counter
 ) -> tuple[float, str]:
     """Run a program in a process; return its seconds and what it printed.
 
@@ -62,7 +64,7 @@ def timed(
     environment = {key: value for key, value in os.environ.items() if key != "MT_JIT_FLAGS"}
     if flags is not None:
         environment["MT_JIT_FLAGS"] = flags
-    command = [sys.executable, "-m", "benchmarks.programs.one", name, str(turns)]
+    command = [sys.executable, "-m", "benchmarks.programs.one", name, str(iterations)]
     ended, alive = os.pipe()
     with open(ended, "rb") as everybody:
         begin = clock()
@@ -80,17 +82,17 @@ def timed(
 
 
 def one_round(
-    name: str, turns: int, levels: list[int], more: str, clock: Callable[[], float], tick
+    name: str, iterations: int, levels: list[int], more: str, clock: Callable[[], float], tick
 ) -> tuple[dict[str, float], list[str]]:
     """Run a program in all ways; return the seconds of each, and the ways that printed something else."""
     seconds, differ = {}, []
-    seconds[limits.EAGER], expected = timed(name, turns, None, clock)
+    seconds[limits.EAGER], expected = timed(name, iterations, None, clock)
     tick()
     for level in levels:
         with tempfile.TemporaryDirectory() as folder:
             flags = f"--auto_jit={level} --cpu_global_jit --persistent_cache_directory={folder} {more}".strip()
             for way in (f"level {level}", f"level {level} again"):
-                seconds[way], printed = timed(name, turns, flags, clock)
+                seconds[way], printed = timed(name, iterations, flags, clock)
                 if printed != expected:
                     differ.append(way)
                 tick()
@@ -134,18 +136,24 @@ def main(argv: list[str] | None = None) -> int:
     results = []
     with tqdm(total=len(chosen) * args.rounds * (1 + len(ways)), unit="run", disable=None) as bar:
         for name, p in chosen.items():
-            turns = max(p.few, round(p.turns * args.turns))
+            iterations = max(p.few, round(p.iterations * args.iterations))
             samples: dict[str, list[float]] = {}
             wrong: set[str] = set()
             for _ in range(args.rounds):
-                seconds, differ = one_round(name, turns, levels, args.flags, clock, bar.update)
+                seconds, differ = one_round(name, iterations, levels, args.flags, clock, bar.update)
                 wrong.update(differ)
                 for way, value in seconds.items():
                     samples.setdefault(way, []).append(value)
             medians[name] = {way: statistics.median(values) for way, values in samples.items()}
             bar.write(line(name, medians[name], sorted(wrong), p.pays), file=sys.stdout)
             sys.stdout.flush()
-            result = {"program": name, "pays": p.pays, "turns": turns, "seconds": samples, "medians": medians[name]}
+            result = {
+                "program": name,
+                "pays": p.pays,
+                "iterations": iterations,
+                "seconds": samples,
+                "medians": medians[name],
+            }
             results.append(result | {"differ": sorted(wrong), "missed": limits.missed(medians[name])})
             if args.json:
                 args.json.write_text(json.dumps({"about": about, "results": results}, indent=1) + "\n")

@@ -7,12 +7,12 @@ import minitensor as mt
 from benchmarks.programs.case import program
 
 
-@program(turns=2500)
-def value_branches(turns):
+@program(iterations=2500)
+def value_branches(iterations):
     """A walk that turns where it leaves a disc."""
     x, v = mt.tensor([0.3, 0.1]), mt.tensor([0.07, 0.11])
     bounces = 0
-    for _ in range(turns):
+    for _ in range(iterations):
         x = x + v
         if x.square().sum() > 1:
             v = (0.1 * v.flip(0) - x).sub(0.01) * 0.1
@@ -27,8 +27,8 @@ def grown(depth, generator):
     return grown(depth - 1, generator), grown(depth - 1, generator)
 
 
-@program(turns=55)
-def trees(turns):
+@program(iterations=55)
+def trees(iterations):
     """Train a recursive net: another tree at each step."""
     mt.manual_seed(0)
     generator = random.Random(0)
@@ -40,7 +40,7 @@ def trees(turns):
             return table[tree]
         return (mt.cat([encoded(tree[0]), encoded(tree[1])]) @ w).tanh()
 
-    for _ in range(turns):
+    for _ in range(iterations):
         loss = (encoded(grown(5, generator)).sum() - 1).square()
         loss.backward()
         with mt.no_grad():
@@ -51,12 +51,12 @@ def trees(turns):
     return loss, w.sum(), table.sum()
 
 
-@program(turns=450)
-def newton(turns):
+@program(iterations=450)
+def newton(iterations):
     """Roots of cubics by Newton's method until the residual is small."""
     roots, steps = [], 0
-    for turn in range(turns):
-        c = mt.tensor([1.0, 0.5 + turn * 0.01, -2.0, 0.3 - turn * 0.02])
+    for iteration in range(iterations):
+        c = mt.tensor([1.0, 0.5 + iteration * 0.01, -2.0, 0.3 - iteration * 0.02])
         x = mt.tensor(1.5)
         for _ in range(20):
             f = ((c[0] * x + c[1]) * x + c[2]) * x + c[3]
@@ -68,15 +68,15 @@ def newton(turns):
     return sum(roots), steps
 
 
-@program(turns=70)
-def line_search(turns):
+@program(iterations=70)
+def line_search(iterations):
     """Gradient descent on Rosenbrock's function with Armijo's rule."""
     x = mt.tensor([-1.2, 1.0, 0.7, -0.4], requires_grad=True)
 
     def value(x):
         return (100 * (x[1:] - x[:-1].square()).square() + (1 - x[:-1]).square()).sum()
 
-    for _ in range(turns):
+    for _ in range(iterations):
         f = value(x)
         (g,) = mt.autograd.grad(f, x)
         rate, slope, before = 1.0, g.square().sum().item(), f.item()
@@ -87,8 +87,8 @@ def line_search(turns):
     return value(x), x
 
 
-@program(turns=1500)
-def simulated_annealing(turns):
+@program(iterations=1500)
+def simulated_annealing(iterations):
     """Order thirty towns by reversing parts of a tour."""
     mt.manual_seed(1)
     generator = random.Random(1)
@@ -100,17 +100,17 @@ def simulated_annealing(turns):
         return (p - p.roll(1, 0)).square().sum(dim=1).sqrt().sum().item()
 
     best = length(tour)
-    for turn in range(turns):
+    for iteration in range(iterations):
         i, j = sorted(generator.sample(range(31), 2))
         other = mt.cat([tour[:i], tour[i:j].flip(0), tour[j:]])
         new = length(other)
-        if new < best or generator.random() < math.exp((best - new) * 50 * (1 + turn / 100)):
+        if new < best or generator.random() < math.exp((best - new) * 50 * (1 + iteration / 100)):
             tour, best = other, new
     return best, tour
 
 
-@program(turns=2200)
-def metropolis(turns):
+@program(iterations=2200)
+def metropolis(iterations):
     """Sample from a mixture of two Gaussians."""
     mt.manual_seed(2)
     x, accepted, total = mt.zeros(2), 0, mt.zeros(2)
@@ -119,7 +119,7 @@ def metropolis(turns):
         return -mt.logaddexp(-(x - 1).square().sum(), -(x + 1).square().sum())
 
     now = energy(x)
-    for _ in range(turns):
+    for _ in range(iterations):
         other = x + 0.7 * mt.randn(2)
         new = energy(other)
         if (now - new).exp() > mt.rand(()):
@@ -132,13 +132,13 @@ def metropolis(turns):
 KERNELS = (mt.sin, mt.expm1, mt.tanh, mt.abs, mt.sigmoid, mt.neg, mt.cos, mt.relu, mt.log1p, mt.atan)
 
 
-@program(turns=1700)
-def random_chains(turns):
+@program(iterations=1700)
+def random_chains(iterations):
     """Five operations at random on a small matrix, with a look after each chain."""
     generator = random.Random(3)
     x = mt.linspace(-1, 1, 256).view(16, 16)
     found = 0.0
-    for _ in range(turns):
+    for _ in range(iterations):
         y = x
         for _ in range(5):
             y = generator.choice(KERNELS)(y.clamp(-0.9, 4))
@@ -146,12 +146,12 @@ def random_chains(turns):
     return found
 
 
-@program(turns=22, few=1)
-def gradient_checks(turns):
+@program(iterations=22, few=1)
+def gradient_checks(iterations):
     """Gradients beside finite differences, in float64."""
     mt.manual_seed(4)
     worst = 0.0
-    for _ in range(turns):
+    for _ in range(iterations):
         x = mt.randn(12, dtype=mt.float64, requires_grad=True)
 
         def f(x):
@@ -167,13 +167,13 @@ def gradient_checks(turns):
     return worst
 
 
-@program(turns=500)
-def bisection(turns):
+@program(iterations=500)
+def bisection(iterations):
     """Quantiles of a distribution, each to within a given width."""
     found = []
-    for turn in range(turns):
-        low, high, p = mt.tensor(-6.0), mt.tensor(6.0), (turn + 1) / (turn + 2) - 0.4
-        while high - low > 0.01 + 0.02 * (turn % 3):
+    for iteration in range(iterations):
+        low, high, p = mt.tensor(-6.0), mt.tensor(6.0), (iteration + 1) / (iteration + 2) - 0.4
+        while high - low > 0.01 + 0.02 * (iteration % 3):
             middle = (low + high) / 2
             if 0.5 * (1 + mt.erf(middle / math.sqrt(2))) < p:
                 low = middle

@@ -13,10 +13,10 @@ KINDS = ("branches", "decoding", "large", "learning", "numerics", "pictures", "s
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """A function to be timed with `turns`; `few` show whether it works. `pays`: compiling has something to win."""
+    """A function to be timed with `iterations`; `few` show whether it works. `pays`: compiling has something to win."""
 
     run: Callable[[int], Any]
-    turns: int
+    iterations: int
     few: int
     pays: bool
 
@@ -26,9 +26,9 @@ class Program:
         return f"{self.run.__module__.rpartition('.')[2]}.{self.run.__name__}"
 
 
-def program(turns: int, few: int = 3, pays: bool = False) -> Callable[[Callable[[int], Any]], Program]:
+def program(iterations: int, few: int = 3, pays: bool = False) -> Callable[[Callable[[int], Any]], Program]:
     """Make a program of a function."""
-    return lambda run: Program(run, turns, few, pays)
+    return lambda run: Program(run, iterations, few, pays)
 
 
 def load(kind: str) -> dict[str, Program]:

@@ -4,13 +4,13 @@ import minitensor as mt
 from benchmarks.programs.case import program
 
 
-@program(turns=60)
-def k_means(turns):
+@program(iterations=60)
+def k_means(iterations):
     """Cluster points until no centre moves, from several beginnings."""
     mt.manual_seed(0)
     x = mt.randn(2000, 4)
     inertia = []
-    for _ in range(turns // 6 + 1):
+    for _ in range(iterations // 6 + 1):
         centres = x[mt.randperm(2000)[:8]]
         for _ in range(12):
             nearest = mt.cdist(x, centres).argmin(dim=1)
@@ -23,26 +23,26 @@ def k_means(turns):
     return inertia
 
 
-@program(turns=500, pays=True)
-def logistic_regression(turns):
+@program(iterations=500, pays=True)
+def logistic_regression(iterations):
     """Gradients written out, no look until the end."""
     mt.manual_seed(1)
     x = mt.randn(2000, 20)
     y = (x @ mt.randn(20) > 0).float()
     w = mt.zeros(20)
-    for _ in range(turns):
+    for _ in range(iterations):
         w = w - 0.5 * (x.T @ ((x @ w).sigmoid() - y)) / 2000
     return w, ((x @ w > 0) == (y > 0)).float().mean()
 
 
-@program(turns=350, pays=True)
-def adam_by_hand(turns):
+@program(iterations=350, pays=True)
+def adam_by_hand(iterations):
     """Adam (Kingma and Ba, 2015) on a product of two matrices."""
     mt.manual_seed(2)
     target = mt.randn(48, 48)
     parameters = [(mt.randn(48, 16) * 0.3).requires_grad_(), (mt.randn(16, 48) * 0.3).requires_grad_()]
     first, second = [mt.zeros_like(p) for p in parameters], [mt.zeros_like(p) for p in parameters]
-    for step in range(1, turns + 1):
+    for step in range(1, iterations + 1):
         loss = (parameters[0] @ parameters[1] - target).square().mean()
         gradients = mt.autograd.grad(loss, parameters)
         with mt.no_grad():
@@ -54,19 +54,19 @@ def adam_by_hand(turns):
     return loss
 
 
-@program(turns=220)
-def small_tensors(turns):
+@program(iterations=220)
+def small_tensors(iterations):
     """Two hundred tensors updated again and again, which nobody reads."""
     mt.manual_seed(3)
     tensors = [mt.randn(4 + i % 5) for i in range(200)]
-    for _ in range(turns // 4):
+    for _ in range(iterations // 4):
         for t in tensors:
             t.mul_(0.99).add_(0.01)
     return mt.cat(tensors).sum()
 
 
-@program(turns=130)
-def numpy_loading(turns):
+@program(iterations=130)
+def numpy_loading(iterations):
     """Batches from NumPy, normalised there, one epoch after the other."""
     import numpy as np
 
@@ -75,39 +75,39 @@ def numpy_loading(turns):
     labels = mt.from_numpy(generator.integers(0, 10, 640))
     w = mt.zeros(256, 10, requires_grad=True)
     losses = []
-    for turn in range(turns):
+    for iteration in range(iterations):
         chosen = generator.permutation(640)[:64]
         x = mt.from_numpy((images[chosen] - 127) / 128)
         loss = mt.nn.functional.cross_entropy(x @ w, labels[mt.from_numpy(chosen)])
         (g,) = mt.autograd.grad(loss, w)
         with mt.no_grad():
             w -= 0.05 * g
-        if turn % 10 == 0:
+        if iteration % 10 == 0:
             losses.append(float(loss.detach().numpy()))
     return losses
 
 
-@program(turns=12, few=2)
-def principal_components(turns):
+@program(iterations=12, few=2)
+def principal_components(iterations):
     """Principal components of data sets of several sizes."""
     mt.manual_seed(5)
     found = []
-    for turn in range(turns):
-        x = mt.randn(300 + 50 * turn, 24) * mt.linspace(1, 3, 24)
+    for iteration in range(iterations):
+        x = mt.randn(300 + 50 * iteration, 24) * mt.linspace(1, 3, 24)
         x = x - x.mean(dim=0)
         values = mt.linalg.eigvalsh(x.T @ x / (len(x) - 1))
         found.append((values[-3:].sum() / values.sum()).item())
     return [round(value, 4) for value in found]
 
 
-@program(turns=260)
-def mixture_of_gaussians(turns):
+@program(iterations=260)
+def mixture_of_gaussians(iterations):
     """Expectation and maximisation in one dimension until the likelihood stays."""
     mt.manual_seed(6)
     x = mt.cat([mt.randn(300) - 2, mt.randn(200) * 0.5 + 1.5])
     mean, variance, weight = mt.tensor([-1.0, 0.0, 1.0]), mt.ones(3), mt.ones(3) / 3
     before = -1e9
-    for _ in range(turns):
+    for _ in range(iterations):
         log_p = weight.log() - 0.5 * variance.log() - (x.unsqueeze(1) - mean).square() / (2 * variance)
         total = log_p.logsumexp(dim=1)
         r = (log_p - total.unsqueeze(1)).exp()
@@ -122,14 +122,14 @@ def mixture_of_gaussians(turns):
     return mean, variance, weight, before
 
 
-@program(turns=45)
-def q_learning(turns):
+@program(iterations=45)
+def q_learning(iterations):
     """Values of places of a grid, learnt from walks."""
     import random
 
     generator = random.Random(7)
     q = mt.zeros(16, 4)
-    for _ in range(turns):
+    for _ in range(iterations):
         place = 0
         for _ in range(20):
             action = int(q[place].argmax().item()) if generator.random() < 0.6 else generator.randrange(4)

@@ -9,7 +9,7 @@ def main(argv: list[str]) -> None:
     """Run the program; it prints its result last."""
     name = argv[0]
     chosen = load(name.partition(".")[0])[name]
-    print(plain(chosen.run(int(argv[1]) if argv[1:] else chosen.turns)))
+    print(plain(chosen.run(int(argv[1]) if argv[1:] else chosen.iterations)))
 
 
 if __name__ == "__main__":

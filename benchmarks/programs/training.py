@@ -6,50 +6,50 @@ from benchmarks.programs.case import program
 from minitensor import nn, optim
 
 
-@program(turns=800, pays=True)
-def softmax_regression(turns):
+@program(iterations=800, pays=True)
+def softmax_regression(iterations):
     """A linear layer on batches of digits' size, the loss read every 100 steps."""
     mt.manual_seed(0)
     x, y = mt.rand(10, 100, 784), mt.randint(0, 10, (10, 100))
     model = nn.Linear(784, 10)
     optimizer = optim.SGD(model.parameters(), lr=0.1)
-    for turn in range(turns):
+    for iteration in range(iterations):
         optimizer.zero_grad()
-        loss = F.cross_entropy(model(x[turn % 10]), y[turn % 10])
+        loss = F.cross_entropy(model(x[iteration % 10]), y[iteration % 10])
         loss.backward()
         optimizer.step()
-        if turn % 100 == 0:
-            print(turn, f"{loss.item():.4f}")
+        if iteration % 100 == 0:
+            print(iteration, f"{loss.item():.4f}")
     return loss, model.weight.abs().sum()
 
 
-@program(turns=220, pays=True)
-def small_net_adam(turns):
+@program(iterations=220, pays=True)
+def small_net_adam(iterations):
     """A net of three layers fits a curve, by Adam."""
     mt.manual_seed(1)
     x = mt.linspace(-2, 2, 64).unsqueeze(1)
     y = (x * 2).sin() * x
     model = nn.Sequential(nn.Linear(1, 32), nn.Tanh(), nn.Linear(32, 32), nn.Tanh(), nn.Linear(32, 1))
     optimizer = optim.Adam(model.parameters(), lr=0.01)
-    for turn in range(turns):
+    for iteration in range(iterations):
         loss = F.mse_loss(model(x), y)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        if turn % 100 == 0:
-            print(turn, f"{loss.item():.5f}")
+        if iteration % 100 == 0:
+            print(iteration, f"{loss.item():.5f}")
     return loss
 
 
-@program(turns=140)
-def policy_gradient(turns):
+@program(iterations=140)
+def policy_gradient(iterations):
     """An agent on a line; an episode is played, then learnt from."""
     mt.manual_seed(2)
     policy = nn.Sequential(nn.Linear(2, 32), nn.Tanh(), nn.Linear(32, 2))
     optimizer = optim.Adam(policy.parameters(), lr=0.02)
     rewards = []
-    for turn in range(turns):
-        place, logs, total = 0.1 * (turn % 5), [], 0.0
+    for iteration in range(iterations):
+        place, logs, total = 0.1 * (iteration % 5), [], 0.0
         for step in range(8):
             log_p = policy(mt.tensor([place, step / 8])).log_softmax(dim=0)
             action = int(mt.multinomial(log_p.exp(), 1).item())
@@ -66,32 +66,32 @@ def policy_gradient(turns):
     return sum(rewards), loss
 
 
-@program(turns=700)
-def printed_loss(turns):
+@program(iterations=700)
+def printed_loss(iterations):
     """Logistic regression that shows its loss at every step."""
     mt.manual_seed(3)
     x = mt.randn(200, 8)
     y = (x[:, 0] + 0.5 * x[:, 1] > 0).float()
     w, b = mt.zeros(8, requires_grad=True), mt.zeros(1, requires_grad=True)
     optimizer = optim.SGD([w, b], lr=0.5)
-    for turn in range(turns):
+    for iteration in range(iterations):
         loss = F.binary_cross_entropy_with_logits(x @ w + b, y)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        print(f"step {turn} loss {loss.item():.6f}")
+        print(f"step {iteration} loss {loss.item():.6f}")
     return w, b
 
 
-@program(turns=14, few=2)
-def hyperparameter_sweep(turns):
+@program(iterations=14, few=2)
+def hyperparameter_sweep(iterations):
     """Nets of other widths and rates, a short training each."""
     best = []
-    for turn in range(turns):
-        mt.manual_seed(turn)
-        width = 8 + 4 * turn
+    for iteration in range(iterations):
+        mt.manual_seed(iteration)
+        width = 8 + 4 * iteration
         model = nn.Sequential(nn.Linear(10, width), nn.ReLU(), nn.Linear(width, 3))
-        optimizer = optim.SGD(model.parameters(), lr=0.05 + 0.01 * turn, momentum=0.9)
+        optimizer = optim.SGD(model.parameters(), lr=0.05 + 0.01 * iteration, momentum=0.9)
         x, y = mt.randn(64, 10), mt.randint(0, 3, (64,))
         for _ in range(25):
             loss = F.cross_entropy(model(x), y)
@@ -102,8 +102,8 @@ def hyperparameter_sweep(turns):
     return best
 
 
-@program(turns=28, few=2, pays=True)
-def small_convnet(turns):
+@program(iterations=28, few=2, pays=True)
+def small_convnet(iterations):
     """Two convolutions and a linear layer on small images."""
     mt.manual_seed(4)
     model = nn.Sequential(
@@ -117,7 +117,7 @@ def small_convnet(turns):
     )
     optimizer = optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
     x, y = mt.rand(32, 1, 28, 28), mt.randint(0, 10, (32,))
-    for _ in range(turns):
+    for _ in range(iterations):
         loss = F.cross_entropy(model(x), y)
         optimizer.zero_grad()
         loss.backward()
@@ -125,8 +125,8 @@ def small_convnet(turns):
     return loss
 
 
-@program(turns=26, few=2, pays=True)
-def autoencoder(turns):
+@program(iterations=26, few=2, pays=True)
+def autoencoder(iterations):
     """Wide layers, gelu and layer norm."""
     mt.manual_seed(5)
     model = nn.Sequential(
@@ -134,7 +134,7 @@ def autoencoder(turns):
     )
     optimizer = optim.AdamW(model.parameters(), lr=1e-3)
     x = mt.randn(256, 256)
-    for _ in range(turns):
+    for _ in range(iterations):
         loss = F.mse_loss(model(x), x)
         optimizer.zero_grad()
         loss.backward()
@@ -142,8 +142,8 @@ def autoencoder(turns):
     return loss
 
 
-@program(turns=110, few=4)
-def early_stopping(turns):
+@program(iterations=110, few=4)
+def early_stopping(iterations):
     """Training with a look at held-back data every four steps, which decides when to lower the rate."""
     mt.manual_seed(6)
     model = nn.Sequential(nn.Linear(16, 48), nn.ReLU(), nn.Dropout(0.2), nn.Linear(48, 1))
@@ -151,14 +151,14 @@ def early_stopping(turns):
     x, held = mt.randn(96, 16), mt.randn(48, 16)
     y, target = x[:, :1].sin(), held[:, :1].sin()
     best = float("inf")
-    for turn in range(turns):
+    for iteration in range(iterations):
         model.train()
         loss = F.mse_loss(model(x), y)
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-        if turn % 4 == 3:
+        if iteration % 4 == 3:
             model.eval()
             with mt.no_grad():
                 now = F.mse_loss(model(held), target).item()

@@ -18,7 +18,7 @@ from minitensor_jit.ir.module import Computation, Instruction
 from minitensor_jit.ir.shape import Shape
 from minitensor_jit.lowering.call import FLOATING, RecordedCall
 from minitensor_jit.lowering.context import Lowering
-from minitensor_jit.lowering.sums import ordered_sum
+from minitensor_jit.lowering.kernel_ordered_sums import ordered_sum
 
 __all__ = [
     "adaptive_avg_pool",

@@ -18,7 +18,7 @@ from minitensor_jit.ir.semantics.window import Window, WindowDim
 from minitensor_jit.ir.shape import DTYPES, Shape
 from minitensor_jit.lowering.call import RecordedCall
 from minitensor_jit.lowering.context import Lowering
-from minitensor_jit.lowering.sums import lane_sum, matrix_product, ordered_sum
+from minitensor_jit.lowering.kernel_ordered_sums import lane_sum, matrix_product, ordered_sum
 from minitensor_jit.passes.convolution_canonicalization import canonical
 from minitensor_jit.passes.expand.windows import slide
 

@@ -14,12 +14,22 @@ from minitensor_jit.ir.builder import Builder
 from minitensor_jit.ir.module import Instruction
 from minitensor_jit.ir.semantics.combiners import highest, lowest
 from minitensor_jit.ir.shape import Shape
-from minitensor_jit.lowering import averages, convolutions, norms, orders, pads, pooling, resample, scans, scatters
+from minitensor_jit.lowering import (
+    averages,
+    convolutions,
+    normalization,
+    orders,
+    pads,
+    pooling,
+    resample,
+    scans,
+    scatters,
+)
 from minitensor_jit.lowering.call import FLOATING, RecordedCall
 from minitensor_jit.lowering.complex_parts import COMPLEX_LOWERINGS
 from minitensor_jit.lowering.context import Lowering
 from minitensor_jit.lowering.gpu_row import GpuRow
-from minitensor_jit.lowering.sums import lane_sum, matrix_product
+from minitensor_jit.lowering.kernel_ordered_sums import lane_sum, matrix_product
 
 __all__ = ["lower_for_gpus", "lowers_on_gpus"]
 
@@ -288,9 +298,9 @@ _LOWERINGS: Final[dict[str, GpuRow]] = {
     "plane_gather": GpuRow(pooling.plane_gather),
     "plane_scatter": GpuRow(pooling.plane_scatter),
     "plane_scatter_add": GpuRow(pooling.plane_scatter_add),
-    "group_norm": GpuRow(norms.group_norm),
-    "group_norm_backward": GpuRow(norms.group_norm_backward),
-    "batch_norm_stats": GpuRow(norms.batch_norm_stats),
-    "batch_norm": GpuRow(norms.batch_norm),
-    "batch_norm_backward": GpuRow(norms.batch_norm_backward),
+    "group_norm": GpuRow(normalization.group_norm),
+    "group_norm_backward": GpuRow(normalization.group_norm_backward),
+    "batch_norm_stats": GpuRow(normalization.batch_norm_stats),
+    "batch_norm": GpuRow(normalization.batch_norm),
+    "batch_norm_backward": GpuRow(normalization.batch_norm_backward),
 }

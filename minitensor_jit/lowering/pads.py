@@ -10,7 +10,7 @@ import numpy as np
 from minitensor_jit.ir.module import Instruction
 from minitensor_jit.lowering.averages import Table, read_through
 from minitensor_jit.lowering.context import Lowering
-from minitensor_jit.lowering.sums import ordered_sum
+from minitensor_jit.lowering.kernel_ordered_sums import ordered_sum
 
 __all__ = ["pad_around", "pad_around_backward"]
 

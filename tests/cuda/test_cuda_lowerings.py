@@ -8,9 +8,16 @@ import minitensor as mt
 from minitensor.ops import ROWS
 from minitensor_jit.codegen.cpu.compiler import compile_module
 from minitensor_jit.ir.shape import Shape
-from minitensor_jit.lowering import convolutions, norms
+from minitensor_jit.lowering import convolutions
 from minitensor_jit.lowering.context import Lowering
 from minitensor_jit.lowering.gpu import _attention, _attention_backward
+from minitensor_jit.lowering.normalization import (
+    batch_norm,
+    batch_norm_backward,
+    batch_norm_stats,
+    group_norm,
+    group_norm_backward,
+)
 from minitensor_jit.passes.pipeline import run_pipeline
 from minitensor_jit.runtime.cuda.start import host_ops
 from minitensor_jit.runtime.run_arrays import run_on_arrays
@@ -151,9 +158,9 @@ def test_norms_of_rows_add_in_the_order_of_the_cpu(dims, centered):
     arrays = random(dims, dims, dims[1:], dims[1:])
     g, x, w, c = (mt.from_numpy(a) for a in arrays)
     expected = ROWS["group_norm"].call(x, w, c, 1, 1e-5, centered)
-    agree("forward", expected, compiled(lambda b, *t: norms.group_norm(b, *t, 1, 1e-5, centered), arrays[1:]))
+    agree("forward", expected, compiled(lambda b, *t: group_norm(b, *t, 1, 1e-5, centered), arrays[1:]))
     expected = ROWS["group_norm_backward"].call(g, x, w, 1, 1e-5, centered, True)
-    got = compiled(lambda b, *t: norms.group_norm_backward(b, *t, 1, 1e-5, centered, True), arrays[:3])
+    got = compiled(lambda b, *t: group_norm_backward(b, *t, 1, 1e-5, centered, True), arrays[:3])
     agree("backward", expected, got)
 
 
@@ -170,13 +177,13 @@ def test_norms_of_groups_add_in_the_order_of_the_cpu(dims, groups, centered, aff
     g, x, w, c = (mt.from_numpy(a) for a in arrays)
     if affine:
         expected = ROWS["group_norm"].call(x, w, c, groups, 1e-5, centered)
-        got = compiled(lambda b, *t: norms.group_norm(b, *t, groups, 1e-5, centered), arrays[1:])
+        got = compiled(lambda b, *t: group_norm(b, *t, groups, 1e-5, centered), arrays[1:])
         agree("forward", expected, got)
         expected = ROWS["group_norm_backward"].call(g, x, w, groups, 1e-5, centered, True)
-        got = compiled(lambda b, *t: norms.group_norm_backward(b, *t, groups, 1e-5, centered, True), arrays[:3])
+        got = compiled(lambda b, *t: group_norm_backward(b, *t, groups, 1e-5, centered, True), arrays[:3])
     else:
         expected = ROWS["group_norm_backward"].call(g, x, None, groups, 1e-5, centered, False)
-        got = compiled(lambda b, *t: norms.group_norm_backward(b, *t, None, groups, 1e-5, centered, False), arrays[:2])
+        got = compiled(lambda b, *t: group_norm_backward(b, *t, None, groups, 1e-5, centered, False), arrays[:2])
     agree("backward", expected, got)
 
 
@@ -187,13 +194,13 @@ def test_norms_of_batches_add_in_the_order_of_the_cpu(dims):
     arrays = random(dims, dims, dims[1:2], dims[1:2])
     g, x, w, c = (mt.from_numpy(a) for a in arrays)
     mean, variance, rstd = ROWS["batch_norm_stats"].call(x, 1e-5)
-    agree("stats", (mean, variance, rstd), compiled(lambda b, t: norms.batch_norm_stats(b, t, 1e-5), arrays[1:2]))
+    agree("stats", (mean, variance, rstd), compiled(lambda b, t: batch_norm_stats(b, t, 1e-5), arrays[1:2]))
     more = [mean.numpy(), rstd.numpy()]
     expected = ROWS["batch_norm"].call(x, w, c, mean, rstd, True)
-    agree("forward", expected, compiled(lambda b, *t: norms.batch_norm(b, *t, True), [*arrays[1:], *more]))
+    agree("forward", expected, compiled(lambda b, *t: batch_norm(b, *t, True), [*arrays[1:], *more]))
     for training in (True, False):
         expected = ROWS["batch_norm_backward"].call(g, x, w, mean, rstd, training)
-        got = compiled(lambda b, *t: norms.batch_norm_backward(b, *t, training), [*arrays[:3], *more])  # noqa: B023
+        got = compiled(lambda b, *t: batch_norm_backward(b, *t, training), [*arrays[:3], *more])  # noqa: B023
         agree(f"backward, training {training}", expected, got)
     grouped = ROWS["group_norm"].call(x, w, c, 1, 1e-5, True)
-    agree("group", grouped, compiled(lambda b, *t: norms.group_norm(b, *t, 1, 1e-5, True), arrays[1:]))
+    agree("group", grouped, compiled(lambda b, *t: group_norm(b, *t, 1, 1e-5, True), arrays[1:]))

@@ -76,18 +76,18 @@ def test_the_runner_names_what_is_printed_otherwise(monkeypatch, capsys):
         monkeypatch.setenv(name, "2")  # undone at the end, whatever it sets
     seen = []
 
-    def timed(name, turns, flags, clock):
-        seen.append((turns, flags))
+    def timed(name, iterations, flags, clock):
+        seen.append((iterations, flags))
         return (1.0, "1\n") if flags is None else (0.5, "2\n" if len(seen) == 3 else "1\n")
 
     monkeypatch.setattr(runner, "timed", timed)
-    assert runner.main(["--filter", "newton", "--rounds", "2", "--level", "2", "--turns", "0.1"]) == 1
+    assert runner.main(["--filter", "newton", "--rounds", "2", "--level", "2", "--iterations", "0.1"]) == 1
     (result,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("branches.newton ")]
     assert result.endswith("PRINTED SOMETHING ELSE: level 2 again")
-    assert [turns for turns, _ in seen] == [45] * 6
+    assert [iterations for iterations, _ in seen] == [45] * 6
     assert [bool(flags) for _, flags in seen] == [False, True, True] * 2
     folders = [flags.partition("--persistent_cache_directory=")[2] for _, flags in seen if flags]
     assert folders[0] == folders[1] != folders[2] == folders[3]
-    monkeypatch.setattr(runner, "timed", lambda name, turns, flags, clock: (1.0, ""))
+    monkeypatch.setattr(runner, "timed", lambda name, iterations, flags, clock: (1.0, ""))
     assert runner.main(["--filter", "newton", "--rounds", "1"]) == 0
     assert runner.main(["--filter", "no such program"]) == 2

@@ -39,7 +39,7 @@ constexpr const char* kStances[] = {"default",           "force_eager",        "
                                     "fail_on_recompile", "eager_then_compile", "aot_eager_then_compile"};
 constexpr size_t kForceEager = 1;
 size_t g_stance = 0;  // guarded by the interpreter's lock
-// Whether of the programs that this thread looked at last one fits, but was running on another thread.
+// Whether of the programs that this thread tried last one fits, but was running on another thread.
 thread_local bool program_busy = false;
 
 uint64_t g_owners = 0;

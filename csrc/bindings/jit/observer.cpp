@@ -37,7 +37,7 @@ struct Observation {
     PyObject* made = nullptr;  // a list of dicts that the collector doesn't know, and that are new
     PyThreadState* thread = nullptr;
     Frame* base = nullptr;    // from which the program was called
-    Frame* import = nullptr;  // what runs below is not looked at
+    Frame* import = nullptr;  // what runs below is not observed
     PyCodeObject* import_code = nullptr;
     std::vector<Frame*> makers;  // run an instruction that may make a dict, the last of each
     bool failed = false;
@@ -199,7 +199,7 @@ bool is_programs(const Observation& o, Frame* frame) {
     return false;
 }
 
-// Whether what runs now was imported, which is not looked at.
+// Whether what runs now was imported, which is not observed.
 bool is_imported(Observation& o, Frame* frame) {
     if (!o.import) return false;
     for (; frame && frame != o.base; frame = frame->previous)

@@ -10,7 +10,7 @@ namespace {
 
 PyObject* declined() { return Py_NewRef(Py_NotImplemented); }
 
-// The arguments of a call. A shortcut's pattern has looked at them; others who call are told what is wrong.
+// The arguments of a call. A shortcut's pattern has checked them; others who call are told what is wrong.
 class Given {
   public:
     Given(const char* name, PyObject* const* args, Py_ssize_t nargs, Py_ssize_t least)

@@ -13,7 +13,7 @@ HERE = Path(__file__).parent
 ALL = os.environ.get("MT_TEST_CUDA") == "all"
 SAMPLED = {
     "test_cases_of_the_cpu.py": 12, "test_gpu_functions.py": 4, "test_gpu_assembly.py": 8,
-    "test_implicit_gemm.py": 1, "test_tensor_core.py": 1, "test_tensor_float.py": 1,
+    "test_implicit_gemm.py": 1, "test_tensor_core_product.py": 1, "test_tensor_float.py": 1,
 }  # fmt: skip
 """By file: of so many neighbouring cases of a test, one runs. Of other files, one of three."""
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import ml_dtypes
 import numpy as np
 import pytest
-from test_tensor_core import TARGET, run
+from test_tensor_core_product import TARGET, run
 
 import minitensor as mt
 from minitensor_jit.codegen.nvptx.compiler import compile_module

@@ -6,10 +6,10 @@ import subprocess
 
 import numpy as np
 import pytest
-from test_tensor_core import TARGET, TRANSPOSED, run
+from test_tensor_core_product import TARGET, TRANSPOSED, run
 
 from minitensor_jit.codegen.nvptx.compiler import compile_module
-from minitensor_jit.codegen.nvptx.kernels import tensor_core
+from minitensor_jit.codegen.nvptx.kernels import tensor_core_product as product_kernel
 from minitensor_jit.ir.builder import Builder
 from minitensor_jit.ir.shape import Shape
 from minitensor_jit.ir.text.parser import parse_module
@@ -80,10 +80,10 @@ def test_sizes_that_are_no_multiples(m, k, n, transposed):
 
 
 @pytest.mark.parametrize("transposed", TRANSPOSED[::3])
-@pytest.mark.parametrize("tiling", range(len(tensor_core.TILINGS)))
+@pytest.mark.parametrize("tiling", range(len(product_kernel.TILINGS)))
 def test_tiles_of_every_size(tiling, transposed, monkeypatch):
-    chosen = tensor_core.TILINGS[tiling]
-    monkeypatch.setattr(tensor_core, "tiling_for", lambda *_: chosen)
+    chosen = product_kernel.TILINGS[tiling]
+    monkeypatch.setattr(product_kernel, "tiling_for", lambda *_: chosen)
     assert compare(0, chosen.rows + 16, 24, chosen.columns, transposed).steps[0].block == (chosen.threads, 1, 1)
 
 
@@ -95,10 +95,10 @@ def test_batches_and_what_follows():
 
 @pytest.mark.skipif(shutil.which("ptxas") is None, reason="needs ptxas of the CUDA toolkit")
 @pytest.mark.parametrize("transposed", TRANSPOSED)
-@pytest.mark.parametrize("tiling", range(len(tensor_core.TILINGS)))
+@pytest.mark.parametrize("tiling", range(len(product_kernel.TILINGS)))
 def test_registers_are_enough(tiling, transposed, monkeypatch, tmp_path):
-    chosen = tensor_core.TILINGS[tiling]
-    monkeypatch.setattr(tensor_core, "tiling_for", lambda *_: chosen)
+    chosen = product_kernel.TILINGS[tiling]
+    monkeypatch.setattr(product_kernel, "tiling_for", lambda *_: chosen)
     module = run_pipeline(module_of(0, 1024, 1000, 1024, transposed, True), PipelineOptions(target=GPU, tf32=True))
     file = tmp_path / "product.ptx"
     file.write_text(compile_module(module, name="product", target=GpuTarget.of("sm_90")).ptx)

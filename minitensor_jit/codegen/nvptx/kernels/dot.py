@@ -27,7 +27,7 @@ from ...llvm.ir_text import Value, constant
 from ...matrix import check_registers_epilogue
 from ..unit import GpuUnit, Kernel, Symbol
 from .loop_kernel import LoopKernels
-from .tensor_core import TF32, chunk_of, emit_tensor_product
+from .tensor_core_product import TF32, chunk_of, emit_tensor_product
 from .vector_product import emit_vector_product
 
 __all__ = ["Dot", "Operand"]

@@ -12,7 +12,7 @@ from typing import Any
 from minitensor_jit.ir.module import Instruction
 from minitensor_jit.ir.shape import Shape
 from minitensor_jit.lowering.context import Lowering
-from minitensor_jit.lowering.sums import lane_sum, ordered_sum
+from minitensor_jit.lowering.kernel_ordered_sums import lane_sum, ordered_sum
 
 __all__ = ["batch_norm", "batch_norm_backward", "batch_norm_stats", "group_norm", "group_norm_backward"]
 

@@ -13,7 +13,7 @@ from ptx.kernels import pack
 
 from minitensor_jit.codegen.errors import CompileError
 from minitensor_jit.codegen.nvptx.compiler import compile_module
-from minitensor_jit.codegen.nvptx.kernels import tensor_core
+from minitensor_jit.codegen.nvptx.kernels import tensor_core_product as product_kernel
 from minitensor_jit.ir.builder import Builder
 from minitensor_jit.ir.shape import Shape
 from minitensor_jit.passes.pipeline import PipelineOptions, run_pipeline
@@ -101,10 +101,10 @@ def test_products(dtype, transposed):
 
 
 @pytest.mark.parametrize("transposed", TRANSPOSED[::3])
-@pytest.mark.parametrize("tiling", range(len(tensor_core.TILINGS)))
+@pytest.mark.parametrize("tiling", range(len(product_kernel.TILINGS)))
 def test_tiles_of_every_size(tiling, transposed, monkeypatch):
-    chosen = tensor_core.TILINGS[tiling]
-    monkeypatch.setattr(tensor_core, "tiling_for", lambda *_: chosen)
+    chosen = product_kernel.TILINGS[tiling]
+    monkeypatch.setattr(product_kernel, "tiling_for", lambda *_: chosen)
     program, _ = compare(0, chosen.rows + 16, 40, chosen.columns, transposed=transposed)
     assert program.steps[0].block == (chosen.threads, 1, 1)
 
@@ -136,8 +136,8 @@ def test_nothing_to_add_gives_zeros():
 
 
 def test_large_products_have_large_tiles():
-    assert tensor_core.tiling_for(1, 8192, 8192, 132).columns == 256
-    assert tensor_core.tiling_for(1, 64, 64, 132) == tensor_core.TILINGS[-1]
+    assert product_kernel.tiling_for(1, 8192, 8192, 132).columns == 256
+    assert product_kernel.tiling_for(1, 64, 64, 132) == product_kernel.TILINGS[-1]
 
 
 def test_processors_without_such_products():
@@ -147,11 +147,12 @@ def test_processors_without_such_products():
 
 @pytest.mark.skipif(shutil.which("ptxas") is None, reason="needs ptxas of the CUDA toolkit")
 @pytest.mark.parametrize(
-    ("tiling", "processor"), [*((k, "sm_90") for k in range(len(tensor_core.TILINGS))), (0, "sm_80"), (0, "sm_100")]
+    ("tiling", "processor"),
+    [*((k, "sm_90") for k in range(len(product_kernel.TILINGS))), (0, "sm_80"), (0, "sm_100")],
 )
 def test_registers_are_enough(tiling, processor, monkeypatch, tmp_path):
-    chosen = tensor_core.TILINGS[tiling]
-    monkeypatch.setattr(tensor_core, "tiling_for", lambda *_: chosen)
+    chosen = product_kernel.TILINGS[tiling]
+    monkeypatch.setattr(product_kernel, "tiling_for", lambda *_: chosen)
     file = tmp_path / "product.ptx"
     file.write_text(compiled(0, 1024, 1000, 1024, target=GpuTarget.of(processor), epilogue=True).ptx)
     command = ["ptxas", "-v", f"-arch={processor}", str(file), "-o", str(tmp_path / "product.cubin")]
