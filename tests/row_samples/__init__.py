@@ -224,6 +224,7 @@ FORMS: dict[str, list[Form]] = {
         (op(2, 3, 4), index(2, 2, 4, below=3), 1),
         (op(4, 5, layout="transposed"), index(4, 1, below=5, dtype="int32"), 1),
         (op(4, 5), index(0, 5, below=4), 0),
+        *((op(*x), index(*at, below=1), 0) for x, at in (((), ()), ((), (1,)), ((1,), ()))),
     ],
     "scatter_add": [
         (op(2, 3, 4), index(2, 3, 2, below=4), op(2, 3, 2), -1),
@@ -232,6 +233,7 @@ FORMS: dict[str, list[Form]] = {
         (op(7), index(30, below=7), op(30), 0),
         (op(4, 5, layout="transposed"), index(4, 2, below=5), op(4, 3), 1),
         (op(3), index(0, below=3), op(0), 0),
+        *((op(*x), index(*at, below=1), op(*at), 0) for x, at in (((), ()), ((), (1,)), ((1,), ()))),
     ],
     "index_select": [
         (op(2, 3, 4), index(2, 2, below=3), -2),

@@ -59,11 +59,13 @@ def shape_forms(op: Any, index: Any) -> dict[str, list[tuple[Any, ...]]]:
             (op(7), once(3, 6, 0), op(5), 0),
             (op(2, 3, 4, layout="transposed"), once([[1], [0], [2]]), op(1, 3, 1), 1),
             (op(3), index(0, below=3), op(0), 0),
+            *((op(*x), index(*at, below=1), op(*at), 0) for x, at in (((), ()), ((), (1,)), ((1,), ()))),
         ],
         "_scatter_reduce": [
             (op(4, 5), index(4, 3, below=5), op(4, 3), 1, mode, keep) for mode in range(5) for keep in (True, False)
         ]
         + [(op(7), index(30, below=7), op(30), 0, mode, True) for mode in range(5)]
+        + [(op(), index(below=1), op(), 0, mode, keep) for mode in range(5) for keep in (True, False)]
         + [(op(2, 3, 4), index(2, 5, 4, below=3), op(2, 6, 4), 1, mode, False) for mode in (0, 2, 3)],
         "masked_fill": [
             (op(4, 5), op(4, 5, **mask), 2),
