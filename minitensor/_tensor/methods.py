@@ -381,7 +381,11 @@ def zero_(self: Any) -> Tensor:
 def backward(
     self: Any, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Any = None
 ) -> None:
-    """Add the gradients of this tensor to the leaves it was computed from."""
+    """Add the gradients of this tensor to the leaves it was computed from.
+
+    ``gradient`` has this tensor's shape, and may be left out for one element. Raises RuntimeError if it is left out for
+    more, if nothing here requires a gradient, or if an earlier call without ``retain_graph`` has freed the graph.
+    """
     if inputs is None and (gradient is None or isinstance(gradient, Tensor)) and not _C.vmap_depth():
         # What almost every training step does, without the general form's detours.
         retain = create_graph if retain_graph is None else retain_graph

@@ -78,7 +78,10 @@ def zeros(
     *args: Any, size: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
-    """A tensor of zeros."""
+    """A tensor of zeros, of shape ``sizes``: numbers, or one sequence of them.
+
+    In the default dtype unless another is given. Raises RuntimeError for a negative size.
+    """
     dtype = _default(dtype if out is None else out.dtype)
     made = _filled(sizes_of(args, size), 0, dtype, device, out)
     if requires_grad or out is not None or layout is not None or pin_memory:

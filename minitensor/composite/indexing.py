@@ -494,7 +494,11 @@ _bool, _where_row = _C.bool, elementwise.where
 @composite(method=False, out=True)
 @shortcut("BTT", _where_row)
 def where(condition: Any, input: Any = None, other: Any = None) -> Any:
-    """input where the condition holds, other elsewhere; with the condition alone, the indices where it holds."""
+    """input where the condition holds, other elsewhere; with the condition alone, the indices where it holds.
+
+    ``condition`` (bool), ``input`` and ``other``, tensors or numbers, broadcast to the result's shape; its dtype is
+    promoted from the last two. Raises RuntimeError where shapes don't broadcast or the condition isn't of bools.
+    """
     if input is None and other is None:
         return nonzero(condition, as_tuple=True)
     if input is None or other is None:

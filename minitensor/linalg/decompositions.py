@@ -96,7 +96,12 @@ def _no_driver(driver: Any, name: str) -> None:
 @linalg
 @autocast("float32", "")
 def svd(A: Any, full_matrices: bool = True, *, driver: str | None = None) -> Any:
-    """U, the singular values S in descending order, and Vh, of A = U diag(S) Vh."""
+    """U, the singular values S in descending order, and Vh, of A = U diag(S) Vh.
+
+    ``A`` is ``[..., m, n]``, real or complex. ``U`` is ``[..., m, m]``, ``S`` real ``[..., min(m, n)]``, ``Vh``
+    ``[..., n, n]``; without ``full_matrices`` the squares have ``min(m, n)`` columns and rows. Raises RuntimeError for
+    integers or fewer than two dimensions, `LinAlgError` where the algorithm doesn't converge.
+    """
     _no_driver(driver, "torch.linalg.svd")
     u, s, vh = svd_row(A, full_matrices, True)
     return result("linalg_svd", U=u, S=s, Vh=vh)

@@ -47,7 +47,12 @@ def _matmul_vjp(g: Any, _out: Any, x: Any, y: Any, first: int = 0) -> tuple[Any,
 
 matmul = contraction(
     "matmul(Tensor input, Tensor other)",
-    "The matrix product, batched over leading dimensions.",
+    """The matrix product, batched over leading dimensions.
+
+    ``[..., n, k]`` times ``[..., k, m]`` is ``[..., n, m]``; leading dimensions broadcast. An operand of one dimension
+    is a row on the left and a column on the right, and the result lacks that dimension. Both operands have one dtype,
+    which the result has too. Raises RuntimeError where sizes or dtypes don't fit, or an operand has no dimension.
+    """,
     autocast=("lower", "lower"),
     lower=lambda b, x, y: b.matmul_broadcast(x, y),
     flops=lambda elements, x, _y: 2 * elements * x[-1],

@@ -174,7 +174,12 @@ def _cat_vjp(g: Any, _out: Any, _tensors: Any, dim: int) -> Any:
 
 cat: Op = movement(
     "cat(Tensor[] tensors, int dim=0)",
-    "The tensors one after the other along dim.",
+    """The tensors one after the other along dim.
+
+    All have one shape but for the size along ``dim``, and the result has the sum of these; a tensor of shape ``[0]``
+    fits any. dtypes are promoted. Raises RuntimeError where shapes differ, ValueError for no tensors, IndexError for a
+    dimension that isn't there.
+    """,
     aliases=("concat", "concatenate"),
     lower=lambda b, *rest: b.concatenate_all(rest[:-1], rest[-1]),
     refuse=_cat_refuse,

@@ -164,7 +164,11 @@ def _logical_lower(b: Any, x: Any, kind: str, dim: Any, keepdim: bool) -> Any:
 
 
 sum = reduction(
-    f"sum({_ARGS}, *, dtype? dtype=None)", "The sum over the given dimensions, or over all.",
+    f"sum({_ARGS}, *, dtype? dtype=None)", """The sum over the given dimensions, or over all.
+
+    The result lacks these dimensions, or has size 1 there with ``keepdim``. It is in ``dtype`` if that is given, else
+    in int64 for integers and bools, else in the input's. Raises IndexError for a dimension that isn't there.
+    """,
     autocast=("", "float32"),
     lower=lambda b, x, dim, keepdim, dtype: b.reduce_dims(b.to_dtype(x, b.result.dtype), "add", dim, keepdim),
     vjp=_sum_vjp,

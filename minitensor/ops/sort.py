@@ -32,7 +32,11 @@ sort: Op = index(
 )  # fmt: skip
 topk = index(
     f"topk(Tensor input, int k, int dim=-1, bool largest=True, bool sorted=True) {_NAMES}",
-    "The k largest, or smallest, elements along dim, and where they stood.",
+    """The k largest, or smallest, elements along dim, and where they stood.
+
+    ``values`` and ``indices`` (int64) have the input's shape, with size ``k`` along ``dim``; NaN is greatest. Raises
+    RuntimeError if there are fewer than ``k``, IndexError for a dimension that isn't there.
+    """,
     raises=False,
     vjp=lambda g, places, _x, k, dim, largest, sorted: _placed_vjp(g, places, _x, dim),
 )

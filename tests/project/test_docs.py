@@ -194,6 +194,23 @@ def test_paths():
     assert missing == []
 
 
+def test_short_paths():
+    """`cpu/compiler.py`: the end of the path of a file that is there."""
+    files = [
+        str(path.relative_to(ROOT))
+        for folder in ("csrc", "minitensor", "minitensor_jit")
+        for path in (ROOT / folder).rglob("*.*")
+    ]
+    missing = []
+    for document in DOCUMENTS:
+        if document == "docs/other-codebases.md":  # it is about other projects' files
+            continue
+        for path in re.findall(r"`([\w.-]+/[\w./-]+\.(?:py|cpp|h|js))`", prose(ROOT / document)):
+            if not (ROOT / path).exists() and not any(file.endswith(f"/{path}") for file in files):
+                missing.append(f"{document}: {path}")
+    assert missing == []
+
+
 def test_lines_of_tables_stand_in_their_files():
     """In the row of a table whose last cells are a file and a line."""
     rows = [

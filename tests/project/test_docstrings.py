@@ -87,3 +87,49 @@ def test_functions_of_the_extension():
 def test_every_op_has_a_signature():
     wrong = [name for name, row in mt.ops.ROWS.items() if not inspect.signature(row.call).parameters]
     assert wrong == []
+
+
+# What docstrings say of errors: a call that makes each of them.
+ERRORS = {
+    "matmul": [
+        ("RuntimeError", lambda: mt.ones(2, 3) @ mt.ones(2, 3)),
+        ("RuntimeError", lambda: mt.matmul(mt.tensor(1.0), mt.ones(2))),
+    ],
+    "sum": [("IndexError", lambda: mt.ones(2).sum(3))],
+    "topk": [("RuntimeError", lambda: mt.ones(2).topk(3)), ("IndexError", lambda: mt.ones(2).topk(1, dim=3))],
+    "cat": [
+        ("RuntimeError", lambda: mt.cat([mt.ones(2, 3), mt.ones(2, 2)])),
+        ("ValueError", lambda: mt.cat([])),
+        ("IndexError", lambda: mt.cat([mt.ones(2), mt.ones(2)], dim=2)),
+    ],
+    "where": [
+        ("RuntimeError", lambda: mt.where(mt.ones(2) > 0, mt.ones(3), mt.ones(3))),
+        ("RuntimeError", lambda: mt.where(mt.ones(2), mt.ones(2), mt.ones(2))),
+    ],
+    "zeros": [("RuntimeError", lambda: mt.zeros(-1))],
+    "rand": [("NotImplementedError", lambda: mt.rand(2, dtype=mt.int64)), ("RuntimeError", lambda: mt.rand(-1))],
+    "randn": [("NotImplementedError", lambda: mt.randn(2, dtype=mt.bool)), ("RuntimeError", lambda: mt.randn(-1))],
+    "linalg.svd": [
+        ("RuntimeError", lambda: mt.linalg.svd(mt.ones(2, 2, dtype=mt.int64))),
+        ("LinAlgError", lambda: mt.linalg.svd(mt.full((2, 2), float("nan")))),
+    ],
+    "Tensor.backward": [
+        ("RuntimeError", lambda: mt.ones(2, requires_grad=True).mul(2).backward()),
+        ("RuntimeError", lambda: mt.tensor(1.0).backward()),
+    ],
+    "nn.LayerNorm": [("RuntimeError", lambda: mt.nn.LayerNorm(3)(mt.ones(2, 4)))],
+    "nn.Conv2d": [("RuntimeError", lambda: mt.nn.Conv2d(3, 4, 3)(mt.ones(1, 2, 8, 8)))],
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_docstrings_name_the_errors(name):
+    thing = mt
+    for part in name.split("."):
+        thing = getattr(thing, part)
+    doc = inspect.getdoc(thing)
+    for error, call in ERRORS[name]:
+        assert error in doc
+        with pytest.raises((RuntimeError, ValueError, LookupError)) as caught:
+            call()
+        assert type(caught.value).__name__ == error

@@ -96,7 +96,10 @@ def rand(
     *sizes: Any, size: Any = None, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None,
     device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Uniform numbers in [0, 1), in the default dtype unless another is given."""
+    """Uniform numbers in [0, 1), in the default dtype unless another is given.
+
+    Of shape ``sizes``. Raises NotImplementedError for integers and bools, RuntimeError for a negative size.
+    """
     size = _by_place_or_name("rand", sizes, size)
     made = _uniform(_size(size), _dtype_of(dtype, out, _C.get_default_dtype()), device, generator)
     return _placed(made, requires_grad, out)
@@ -107,7 +110,11 @@ def randn(
     *sizes: Any, size: Any = None, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None,
     device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Numbers from the normal distribution of mean 0 and variance 1; complex ones have variance 1 as a whole."""
+    """Numbers from the normal distribution of mean 0 and variance 1; complex ones have variance 1 as a whole.
+
+    Of shape ``sizes``, in the default dtype unless another is given. Raises NotImplementedError for integers and bools,
+    RuntimeError for a negative size.
+    """
     size = _by_place_or_name("randn", sizes, size)
     made = normal_numbers(_size(size), _dtype_of(dtype, out, _C.get_default_dtype()), device, generator)
     return _placed(made, requires_grad, out)

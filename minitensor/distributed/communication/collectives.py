@@ -92,7 +92,11 @@ def broadcast(
 
 
 def all_reduce(tensor: Any, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False) -> Work | None:
-    """Combine the tensors of all ranks, in the order of the ranks, into each of them."""
+    """Combine the tensors of all ranks, in the order of the ranks, into each of them.
+
+    ``tensor`` has the same shape and dtype on every rank, and is written in place. With ``async_op`` the call returns a
+    work to wait for, and the tensor is whole after that. Raises RuntimeError where ranks disagree or one has left.
+    """
     if not_in_group(group, "all_reduce"):
         return None
     _tensor(tensor, "tensor")

@@ -186,7 +186,11 @@ class Conv1d(_Conv):
 
 
 class Conv2d(_Conv):
-    """Convolution of ``[N, C_in, H, W]``: ``weight`` is ``[C_out, C_in / groups, K, K]``. See ``F.conv2d``."""
+    """Convolution of ``[N, C_in, H, W]``: ``weight`` is ``[C_out, C_in / groups, K, K]``. See ``F.conv2d``.
+
+    The result is ``[N, C_out, H', W']`` with ``H' = (H + 2 * padding - dilation * (K - 1) - 1) // stride + 1``, and in
+    the input's dtype, which is the weight's. Raises RuntimeError where channels or dtypes don't fit.
+    """
 
     _rank = 2
 

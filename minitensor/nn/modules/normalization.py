@@ -61,7 +61,10 @@ def _sizes(normalized_shape: Any) -> tuple[int, ...]:
 
 
 class LayerNorm(Module):
-    """Normalises over the last dimensions, those of ``normalized_shape``. See ``F.layer_norm``."""
+    """Normalises over the last dimensions, those of ``normalized_shape``. See ``F.layer_norm``.
+
+    ``[*, *normalized_shape]`` keeps its shape and dtype; another shape is a RuntimeError.
+    """
 
     weight: Parameter | None
     bias: Parameter | None
