@@ -1,7 +1,12 @@
 """What setup.py compiles, for which instruction sets, and what it says."""
 
+import os
+import re
 import runpy
+import shutil
+import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -45,6 +50,61 @@ def test_neighbours_of_one_folder_are_compiled_as_one_file(build):
         assert len({source.parent for source in group}) == 1
         assert sum(source.stat().st_size for source in group) <= build["GROUP_SIZE"]
         assert {isa for source in group for isa in build["targets"](source, "x86_64", ["avx2"])} == {""}
+
+
+DEFINITION = re.compile(
+    r"(?:template <.*> )?(?:(?:class|struct|enum class|using|union) (?P<type>\w+)"
+    r"|[\w:<>,*& ]*?\b(?P<name>\w+)(?P<parameters>\([^;{]*\)(?: const)?)? ?(?:\{|=|;))"
+)
+
+
+def unnamed_names(text):
+    """The types, variables and functions, these with the types of their parameters, of a file's unnamed namespaces."""
+    for part in re.split(r"^namespace \{$", text, flags=re.M)[1:]:
+        for line in part.partition("\n}  // namespace\n")[0].splitlines():
+            found = DEFINITION.match(line)
+            if found and line[0] not in " #/}":
+                parameters = re.sub(r"\b\w+(?=[,)])", "", found["parameters"] or "")
+                yield found["type"] or found["name"] + parameters
+
+
+def clashes(files):
+    """The names that two of these texts, by name, have in their unnamed namespaces."""
+    places = {}
+    for file, text in files.items():
+        for name in set(unnamed_names(text)):
+            places.setdefault(name, []).append(file)
+    return {name: where for name, where in places.items() if len(where) > 1}
+
+
+def test_files_compiled_as_one_have_different_names(build):
+    for group in build["groups"](build["sources"]):
+        assert clashes({str(source): source.read_text() for source in group}) == {}
+
+
+def test_a_clash_of_names_is_found():
+    one = "namespace mt {\nnamespace {\n\nvoid run(Call& call) {\n    a();\n}\nclass Given {\n};\n\n}  // namespace\n"
+    most = "namespace {\nconstexpr int kMost = 2;\n}  // namespace\n"
+    other = f"namespace {{\nvoid run(Call& c) {{}}\nvoid run(int n) {{}}\n}}  // namespace\nclass Given {{\n{most}"
+    assert clashes({"one": one, "other": other}) == {"run(Call& )": ["one", "other"]}
+    assert clashes({"one": one, "other": one}).keys() == {"run(Call& )", "Given"}
+    assert clashes({"one": "namespace {\nconstexpr int kMost = 2;\n}  // namespace\n", "other": other}).keys() == {
+        "kMost"
+    }
+
+
+@pytest.mark.exhaustive
+def test_files_compiled_as_one_compile(build, tmp_path):
+    if shutil.which("g++") is None:
+        pytest.skip("there is no g++")
+    defines = ['-DMT_VERSION="0"', "-DMT_BUILT_AVX2"] if os.uname().machine == "x86_64" else ['-DMT_VERSION="0"']
+    command = ["g++", *build["FLAGS"], "-isystem", sysconfig.get_path("include"), *defines, "-fsyntax-only"]
+    for number, group in enumerate(build["groups"](build["sources"])):
+        if len(group) > 1:
+            file = tmp_path / f"{number}.cpp"
+            file.write_text("".join(f'#include "{source.relative_to("csrc")}"\n' for source in group))
+            done = subprocess.run([*command, str(file)], capture_output=True, text=True)
+            assert done.returncode == 0, f"{[str(source) for source in group]}: {done.stderr}"
 
 
 def test_which_instruction_sets_are_built(build):

@@ -17,12 +17,12 @@ constexpr size_t kAlignment = 16;
 constexpr size_t kHostInputBytes = 16, kScratchAlignment = 512;
 
 // A GPU's memory for the duration of a launch: what is given to the stream next may use it again.
-class Scratch {
+class GpuScratch {
   public:
-    Scratch(Device device, size_t nbytes)
+    GpuScratch(Device device, size_t nbytes)
         : device_(device), nbytes_(nbytes), block_(nbytes ? device_allocate(device, nbytes) : DeviceBlock{}) {}
-    ~Scratch() { device_free(device_, block_, nbytes_); }
-    Scratch(const Scratch&) = delete;
+    ~GpuScratch() { device_free(device_, block_, nbytes_); }
+    GpuScratch(const GpuScratch&) = delete;
     uint64_t address() const { return block_.address; }
     Place place() const { return {device_, nullptr, block_.address}; }
     size_t nbytes() const { return nbytes_; }
@@ -82,19 +82,19 @@ bool run_on_gpu(Trace& trace, const Step& step, Buffers& buffers) {
         if (!number) fail_python();
         PyTuple_SET_ITEM(addresses.get(), at++, number);
     };
-    std::vector<std::unique_ptr<Scratch>> aligned;
-    std::vector<std::pair<Place, const Scratch*>> displaced;  // results that go where no kernel can write
+    std::vector<std::unique_ptr<GpuScratch>> aligned;
+    std::vector<std::pair<Place, const GpuScratch*>> displaced;  // results that go where no kernel can write
     auto add_input = [&](ValueRef value) {
         const Place place = buffers.input(value);
         if (place.address % kAlignment == 0) return add(place.address);
-        aligned.push_back(std::make_unique<Scratch>(step.device, bytes_of(buffers, value)));
+        aligned.push_back(std::make_unique<GpuScratch>(step.device, bytes_of(buffers, value)));
         copy_bytes(aligned.back()->place(), place, aligned.back()->nbytes());
         add(aligned.back()->address());
     };
     auto add_output = [&](ValueRef value) {
         const Place place = buffers.output(value);
         if (place.address % kAlignment == 0) return add(place.address);
-        aligned.push_back(std::make_unique<Scratch>(step.device, bytes_of(buffers, value)));
+        aligned.push_back(std::make_unique<GpuScratch>(step.device, bytes_of(buffers, value)));
         displaced.emplace_back(place, aligned.back().get());
         add(aligned.back()->address());
     };
@@ -103,7 +103,7 @@ bool run_on_gpu(Trace& trace, const Step& step, Buffers& buffers) {
     // Scratch memory, then the host's inputs, then the byte that reports errors.
     const size_t scratch_bytes = (step.scratch_bytes + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment;
     const size_t tail = scratch_bytes + known * kHostInputBytes;
-    Scratch scratch(step.device, tail + (step.reports_errors ? kHostInputBytes : 0));
+    GpuScratch scratch(step.device, tail + (step.reports_errors ? kHostInputBytes : 0));
     uint64_t next = scratch.address() + scratch_bytes;
     words.reserve(2 * known);
     for (size_t i = 0; i < step.inputs.size(); ++i) {

@@ -27,7 +27,7 @@ class Placed {
     Interpreter* interpreter_;
 };
 
-void run(Call& call, Ref<Tensor>* results, Tensor* destination) {
+void run_with_copies(Call& call, Ref<Tensor>* results, Tensor* destination) {
     load_compiler();
     const Device device = call.device;
     if (!call.op->infer) {
@@ -57,6 +57,6 @@ void run(Call& call, Ref<Tensor>* results, Tensor* destination) {
 
 }  // namespace
 
-void install_jit_device() { run_on_jit_device = run; }
+void install_jit_device() { run_on_jit_device = run_with_copies; }
 
 }  // namespace mt::trace
