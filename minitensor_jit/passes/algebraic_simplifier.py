@@ -83,6 +83,8 @@ class AlgebraicSimplifier:
         result: list[Instruction] = []
         replaced: dict[Instruction, Instruction] = {}
         rules = self._rules
+        # A rule that looks through an operand may be applied once for each instruction on the way.
+        longest = MAX_CHAIN + len(computation.instructions)
         for i in computation.instructions:
             if replaced:
                 i.operands = [replaced.get(o, o) for o in i.operands]
@@ -94,8 +96,8 @@ class AlgebraicSimplifier:
                 fresh = new in rewriter.made
                 rewriter.made = []
                 current = new
-                if len(chain) >= MAX_CHAIN:
-                    self._fight(chain[MAX_CHAIN // 2 :])
+                if len(chain) >= longest:
+                    self._fight(chain[-MAX_CHAIN // 2 :])
                     break
                 if not fresh:
                     break

@@ -133,6 +133,17 @@ def test_rules_that_fight_are_named() -> None:
     assert evaluate(module, [np.float32([1, -2])])[0].shape == (2,)
 
 
+def test_a_long_chain_is_no_fight() -> None:
+    b = Builder("m")
+    x = b.parameter(Shape("f32", (200,)))
+    for n in range(199, 100, -1):
+        x = b.slice(x, (0,), (n,))
+    module = b.build(x)
+    AlgebraicSimplifier().run(module)
+    assert [i.opcode for i in module.entry.instructions] == ["parameter", "slice"]
+    assert module.entry.root.dims == (101,)
+
+
 def test_constant_folding_can_be_left_out() -> None:
     assert "constant-folding" in [p.name for p in pipeline()]
     assert "constant-folding" not in [p.name for p in pipeline(fold_constants=False)]

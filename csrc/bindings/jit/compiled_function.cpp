@@ -17,7 +17,7 @@ namespace mt::py {
 
 namespace {
 
-constexpr size_t kMaxArguments = 32;
+constexpr size_t kMaxArguments = 64;
 constexpr size_t kMaxResults = 32;
 constexpr size_t kMaxPrograms = 64;
 
@@ -28,7 +28,7 @@ struct Entry {
     std::shared_ptr<trace::Program> program;
     uint64_t options;
     uint64_t settings;  // that were in force (dispatch/settings.h)
-    uint32_t bare;  // a bit for each tensor that had no attributes of Python's
+    uint64_t bare;  // a bit for each tensor that had no attributes of Python's
     // null: one tensor; the types tuple and list: these of tensors; else the structure (functions/arguments.py)
     PyObject* result_type;
 };
@@ -246,7 +246,7 @@ PyObject* function_finish(PyObject* self, PyObject* arguments) {
         for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) {
             PyObject* arg = PyTuple_GET_ITEM(args, i);
             bool tensor = is_tensor(arg);
-            if (tensor && is_bare(arg) && tensors.size() < kMaxArguments) entry.bare |= uint32_t{1} << tensors.size();
+            if (tensor && is_bare(arg) && tensors.size() < kMaxArguments) entry.bare |= uint64_t{1} << tensors.size();
             if (tensor) tensors.push_back(tensor_of(arg));
             bool simple = arg == Py_None || PyLong_CheckExact(arg) || PyFloat_CheckExact(arg) || PyBool_Check(arg) ||
                           PyUnicode_CheckExact(arg);

@@ -64,6 +64,11 @@ def is_arithmetic(i: Instruction) -> bool:
     return is_elementwise(i.opcode) and i.opcode not in ("copy", "bitcast-convert")
 
 
+def _joins_many(i: Instruction) -> bool:
+    """Whether it puts so many arrays together that each is written by a loop of its own."""
+    return i.opcode == "concatenate" and len(i.operands) > MAX_CHOICES
+
+
 class Group:
     """The members of one fusion. The first root made it; others come by merging.
 
@@ -85,6 +90,7 @@ class Group:
         "repeated",
         "roots",
         "size",
+        "takes_no_others",
         "window",
     )
 
@@ -105,6 +111,8 @@ class Group:
         self.window = root.opcode == "dynamic-update-slice" and begins_as_parameter(root)
         """Whether it replaces a window of a parameter. Written over that, it writes the window only: then all else that
         is read has to be read before, since it may lie in the same memory."""
+        self.takes_no_others = self.window or _joins_many(root)
+        """Whether its loops are others than one over all elements."""
         self.recomputed: Instruction | None = None
         """The expensive member that another fusion computes as well."""
 
@@ -160,6 +168,9 @@ class Group:
             return Decision.allow()
         if self.window:
             return Refused.OTHER_PLACE.because("the window of an array that may be written in place is computed first")
+        if _joins_many(p):
+            why = f"each element would be looked for among {len(p.operands)} arrays"
+            return Refused.COMPUTED_AGAIN.because(why, p.shape.nbytes)
         conditions = self._conditions(p, users)
         if len(conditions) > MAX_CONDITIONS:
             return Refused.COMPUTED_AGAIN.because(f"its code would be repeated under {len(conditions)} conditions")
@@ -223,8 +234,8 @@ class Group:
         """Whether merging with a group of the same loops saves memory traffic."""
         if any(root.is_tuple for root in (*self.roots, *other.roots)):
             return Refused.NO_KERNEL.because("one of them gives a tuple")
-        if self.window or other.window:
-            return Refused.OTHER_LOOP.because("one replaces a window only")
+        if self.takes_no_others or other.takes_no_others:
+            return Refused.OTHER_LOOP.because("one writes the parts of its result by loops of their own")
         if len(self.members) + len(other.members) > MAX_MEMBERS:
             return Refused.TOO_LARGE.because("the fusion would be too large")
         mine, theirs = self.reads, other.reads
@@ -254,7 +265,7 @@ class Group:
         """Whether the other loop's output costs next to nothing here: it's made of what is read and computed anyway."""
         return (
             self.loops == other.loops
-            and not (self.window or other.window)
+            and not (self.takes_no_others or other.takes_no_others)
             and other.reads <= self.reads
             and all(m in self.members for m in other.members if is_expensive(m))
             and len(self.members | other.members) <= MAX_MEMBERS

@@ -11,6 +11,7 @@ from ...emitter.loops import counted_loop, i64, is_constant
 from ...indexing.index import AffineExpr, Space
 from ...indexing.movement import accesses
 from ...indexing.space import delinearize_rows, refine
+from ...joined_parts import JoinedPart, joined_parts
 from ...kernel_spec import KernelSpec, Root, element_cost, reachable
 from ...llvm.ir_text import I64, VOID, Builder, Function, Value
 from ..unit import Unit
@@ -41,6 +42,9 @@ class LoopKernels:
         self.unit = unit
         self.spec = spec
         self.in_place: set[tuple[int, int]] = set()
+        if joined := joined_parts(spec):
+            self.kernels = [_Loop(unit, spec, one.part.array_shape.size, [(one.part, 0)], one) for one in joined]
+            return
         by_size: dict[int, list[Root]] = {}
         for root in spec.roots:
             by_size.setdefault(root[0].array_shape.size, []).append(root)
@@ -75,8 +79,12 @@ def fewer_lanes(lanes: int, inner: int) -> int:
 
 
 class _Loop:
-    def __init__(self, unit: Unit, spec: KernelSpec, size: int, roots: list[Root]) -> None:
-        self.unit, self.spec, self.size, self.roots = unit, spec, size, roots
+    """`joined`: the results are a part of an array."""
+
+    def __init__(
+        self, unit: Unit, spec: KernelSpec, size: int, roots: list[Root], joined: JoinedPart | None = None
+    ) -> None:
+        self.unit, self.spec, self.size, self.roots, self.joined = unit, spec, size, roots, joined
         instructions = reachable([r for r, _ in roots])
         lanes = unit.lanes(list(instructions))
         self.nest = refine(size, self._forms, max(1, lanes // 4))
@@ -105,7 +113,11 @@ class _Loop:
             for r, n in self.roots
             if p.parameter_number is not None and lins == {flat} and p.dtype == r.dtype
         }
-        return found.all_forms()
+        return {*found.all_forms(), self._place(space, flat)}
+
+    def _place(self, space: Space, flat: AffineExpr) -> AffineExpr:
+        """Where an element goes to."""
+        return flat if self.joined is None else self.joined.place(space, flat)
 
     def _is_contiguous(self) -> bool:
         """Whether the innermost loop reads every operand along, forwards or backwards, or one element of it."""
@@ -176,7 +188,7 @@ class _Loop:
     def _streams(self) -> bool:
         """Whether the results are too large for the caches, and full vectors are aligned if the buffers are."""
         shapes = [r.array_shape for r, _ in self.roots]
-        if len(self.parts) > 2:
+        if len(self.parts) > 2 or self.joined is not None:
             return False  # they begin anywhere
         if sum(hint(s.nbytes) for s in shapes) < self.unit.options.streaming_store_bytes:
             return False
@@ -200,8 +212,9 @@ class _Loop:
             flat = nest.flat(variables)
             # Read everything before anything is written: a result may lie where an operand was.
             values = [e.value(r, space.delinearize(flat, r.dims)) for r, _ in self.roots]
+            at = self._place(space, flat)
             for (r, _), target, value in zip(self.roots, targets, values, strict=True):
-                e.store(target, r.dtype, flat, value, streaming=streaming)
+                e.store(target, r.dtype, at, value, streaming=streaming)
 
         def vectors(first: Value, last: Value) -> None:
             """All elements of the innermost loop from one to another."""

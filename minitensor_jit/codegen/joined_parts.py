@@ -1,0 +1,55 @@
+"""Arrays that are put together of several: each part is computed by a loop of its own, at its place."""
+
+from __future__ import annotations
+
+from math import prod
+
+from ..ir.module import Instruction
+from ..ir.size import Size
+from .indexing.index import AffineExpr, Space
+from .indexing.movement import concatenate_offsets
+from .kernel_spec import KernelSpec
+
+__all__ = ["JoinedPart", "joined_parts"]
+
+# Two are cut apart in one loop as well, and so are short pieces, which are put together in vectors.
+FEWEST_PARTS = 3
+SHORTEST_PIECE = 32
+
+
+class JoinedPart:
+    """An operand of a concatenate, and where its elements go."""
+
+    def __init__(self, root: Instruction, part: Instruction, offset: int) -> None:
+        self.root, self.part, self.offset = root, part, offset
+
+    def place(self, space: Space, flat: AffineExpr) -> AffineExpr:
+        """Where an element of the part is in the whole."""
+        axis = self.root.attrs["dimensions"][0]
+        index = space.delinearize(flat, self.part.dims)
+        return Space.linearize((*index[:axis], index[axis] + self.offset, *index[axis + 1 :]), self.root.dims)
+
+
+def joined_parts(spec: KernelSpec) -> list[JoinedPart]:
+    """The parts of what the spec is, if it is a concatenate of several large ones; else none.
+
+    In one loop each element would be looked for among all parts, in time that grows with the square of their number.
+    """
+    roots = spec.computation.roots
+    root = roots[0]
+    if len(roots) != 1 or root.opcode != "concatenate":
+        return []
+    axis = root.attrs["dimensions"][0]
+    found = [
+        JoinedPart(root, o, at)
+        for o, at in zip(root.operands, concatenate_offsets(root), strict=True)
+        if 0 not in o.dims
+    ]
+    if len(found) < FEWEST_PARTS:
+        return []
+    if any(n != 1 for n in root.dims[:axis]):  # in pieces
+        if any(isinstance(n, Size) for x in (root, *root.operands) for n in x.dims):
+            return []
+        if any(prod(one.part.dims[axis:]) < SHORTEST_PIECE for one in found):
+            return []
+    return found
