@@ -188,6 +188,7 @@ _LAZY_NAMES = {
     "set_autocast_dtype": "minitensor.amp.state",
     "set_autocast_enabled": "minitensor.amp.state",
     "set_autocast_gpu_dtype": "minitensor.amp.state",
+    "_scaled_mm": "minitensor.nn.functional.scaled",
     "compile": "minitensor.compiler",
     "InvalidArgumentError": "minitensor_jit",
     "function": "minitensor_jit",

@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/hash.h"
 #include "core/process/faults.h"
+#include "dispatch/float8_calls.h"
 #include "dispatch/generator.h"
 #include "dispatch/gpu.h"
 #include "dispatch/infer/shape/order.h"
@@ -381,7 +382,8 @@ static bool reads_float8(const Call& call) {
 static bool checked_float8(const Call& call) {
     if (!float8_was_named.load(std::memory_order_relaxed)) return false;
     auto check = [&](DType dtype) {
-        if (is_float8(dtype) && call.op->takes < Takes::Stored && call.op->kind != Kind::View)
+        if (is_float8(dtype) && call.op->takes < Takes::Stored && call.op->kind != Kind::View &&
+            !computes_with_float8(call))
             refuse_dtype(*call.op, dtype);
         return is_float8(dtype);
     };
@@ -413,6 +415,10 @@ static void interpret(Call& call, Ref<Tensor>* results) {
     }
     call.device = device;
     if (float8 && (is_jit_device(device) || on_gpu(device))) refuse_float8_on(device);
+    if (float8 && device.type == DeviceType::CPU && computes_with_float8(call)) {
+        results[0] = computed_wider(call);
+        return;
+    }
     if (__builtin_expect(device.type == DeviceType::Sparse, 0)) return sparse_hook(call, results);
     if (__builtin_expect(on_gpu(device), 0) && !is_jit_device(device) &&
         (!op.infer || op.python_kernel[static_cast<size_t>(device.type)]))
@@ -581,7 +587,13 @@ void dispatch_inplace(Call& call, Tensor& destination) {
     const bool materializes = !record && !jit && device.type != DeviceType::Meta;
     if (materializes) materialize(call, destination);
     infer(call);
-    if (float8) checked_float8(call);
+    if (float8 && checked_float8(call) && !mapped && device.type == DeviceType::CPU && call.operand_count == 2 &&
+        computes_with_float8(call)) {
+        check_result_fits(call, destination);
+        const Ref<Tensor> made = call_op(*call.op, {call.operands[0].tensor, call.operands[1].tensor},
+                                         std::span<const Value>(call.params, call.param_count));
+        return call_op_inplace(*copy, destination, {{&destination}, {made.get()}});
+    }
     check_writable(call, destination);
     const bool shared = !copies_itself(call, destination) && writes_shared(call, destination);
     check_result_fits(call, destination);

@@ -38,7 +38,7 @@ _REASONS = [
     (r".*(xla|ipu|xpu|mtia|hpu|vulkan|maia|mps|metal).*", "devices that are not here"),
     (r"batch_norm_(stats|elemt|backward_reduce|backward_elemt|gather_stats|gather_stats_with_counts)",
      "steps of batch norm over several GPUs, which PyTorch has for CUDA only"),
-    (r"scaled_(grouped_)?mm", "products of 8-bit and 4-bit floating-point numbers"),
+    (r"scaled_grouped_mm", "groups of products of 8-bit floating-point numbers, which PyTorch has on CUDA only"),
     (r"grad_dtype", "a gradient has its tensor's dtype"),
     (r"AcceleratorError|Event|Stream", "streams come with the GPU"),
     (r"is_distributed|reinforce|share_memory_|is_shared|.*named.*|names|rename.*|refine_names|align_.*|has_names",

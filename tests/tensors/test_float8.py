@@ -1,4 +1,4 @@
-"""Floats of eight bits: stored, moved and converted, with PyTorch's rounding; not computed with."""
+"""Floats of eight bits: stored, moved and converted, with PyTorch's rounding; hardly computed with."""
 
 import copy
 import pickle

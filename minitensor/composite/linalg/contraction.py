@@ -52,13 +52,16 @@ def expand_to(x: Any, shape: Sequence[int]) -> Any:
 
 
 def _plus_product(input: Any, x: Any, y: Any, beta: Any, alpha: Any) -> Any:
-    """beta * input + alpha * (x @ y); what is stored in 16 bits is rounded once."""
+    """beta * input + alpha * (x @ y); what is stored in 16 or 8 bits is rounded once."""
     dtype = input.dtype
-    if dtype is _C.float16 or dtype is _C.bfloat16:
+    if dtype is _C.float16 or dtype is _C.bfloat16 or (dtype in FLOAT8 and x.dtype is y.dtype is dtype):
         wide = _C.float32
         return _combined(input.to(wide), matmul(x.to(wide), y.to(wide)), beta, alpha).to(dtype)
     return _combined(input, matmul(x, y), beta, alpha)
 
+
+FLOAT8 = (_C.float8_e4m3fn, _C.float8_e4m3fnuz, _C.float8_e5m2, _C.float8_e5m2fnuz)
+"""The types of eight bits that there are products of."""
 
 FUSED = (_C.float32, _C.float64)
 """The types of which `fused_addmm` adds in one pass."""

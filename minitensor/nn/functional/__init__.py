@@ -138,6 +138,7 @@ from minitensor.nn.functional.pooling import (
 )
 from minitensor.nn.functional.products import bilinear, grouped_mm, linear
 from minitensor.nn.functional.resample import interpolate, upsample, upsample_bilinear, upsample_nearest
+from minitensor.nn.functional.scaled import ScalingType, SwizzleType, scaled_mm
 from minitensor.nn.functional.shuffle import channel_shuffle, native_channel_shuffle, pixel_shuffle, pixel_unshuffle
 
 # With PyTorch's TypeError for an argument that is no tensor, which ops and functions with `out=` have already.
@@ -247,6 +248,7 @@ scaled_dot_product_attention = checked(scaled_dot_product_attention)
 selu = checked(selu)
 selu_ = checked(selu_)
 sigmoid = checked(sigmoid)
+scaled_mm = checked(scaled_mm)
 silu = checked(silu)
 smooth_l1_loss = checked(smooth_l1_loss)
 soft_margin_loss = checked(soft_margin_loss)
@@ -283,7 +285,7 @@ __all__ = [
     "multi_head_attention_forward", "multi_margin_loss", "multilabel_margin_loss", "multilabel_soft_margin_loss",
     "native_channel_shuffle", "nll_loss", "normalize", "one_hot", "pad", "pairwise_distance", "pdist",
     "pixel_shuffle", "pixel_unshuffle", "poisson_nll_loss", "prelu", "relu", "relu6", "relu_", "rms_norm", "rrelu",
-    "rrelu_", "scaled_dot_product_attention", "selu", "selu_", "sigmoid", "silu", "smooth_l1_loss",
+    "rrelu_", "scaled_dot_product_attention", "scaled_mm", "selu", "selu_", "sigmoid", "silu", "smooth_l1_loss",
     "soft_margin_loss", "softmax", "softmin", "softplus", "softshrink", "softsign", "tanh", "tanhshrink",
     "threshold", "threshold_", "triplet_margin_loss", "triplet_margin_with_distance_loss", "unfold", "upsample",
     "upsample_bilinear", "upsample_nearest",

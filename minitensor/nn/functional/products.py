@@ -5,7 +5,7 @@ from __future__ import annotations
 from minitensor import _C
 from minitensor._C import Tensor
 from minitensor._functions.offered import cat, matmul, stack
-from minitensor.composite.linalg.contraction import FUSED, bilinear, fused_addmm
+from minitensor.composite.linalg.contraction import FLOAT8, FUSED, addmm, bilinear, fused_addmm
 from minitensor.composite.registry import autocast, shortcut, with_out
 from minitensor.ops import ROWS
 
@@ -34,6 +34,8 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         and bias.shape[0] in (1, matrix.shape[1])
     ):
         return fused_addmm(bias, input, matrix)
+    if dtype in FLOAT8 and input.dim() == 2:
+        return addmm(bias, input, matrix)
     return _matmul(input, matrix) + bias
 
 
