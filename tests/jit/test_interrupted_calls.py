@@ -1,7 +1,9 @@
 """What a signal's handler raises at any moment of a recorded call leaves nothing of that call behind."""
 
 import gc
+import os
 import signal
+import subprocess
 import sys
 
 import pytest
@@ -234,3 +236,30 @@ def test_ctrl_c_waits_while_what_an_error_left_is_computed(own_rows, at):
     assert y.tolist() == w.tolist() == [0, 2, 4]
     with pytest.raises(RuntimeError, match="on purpose"):
         failed.tolist()
+
+
+@pytest.mark.at_once(reason="it records by itself")
+def test_what_is_written_in_place_is_written_whole():
+    """Ctrl-C in the middle of an op waits for its end, where what is half written could not be computed again."""
+    x, expected = mt.full((1 << 18,), 0.5), mt.full((1 << 18,), 0.5).digamma()
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def work(written):
+        with recorded(min_cluster_size=1000):
+            for w in written:
+                w.digamma_()
+            child = subprocess.Popen(["/bin/sh", "-c", f"kill -INT {os.getpid()}"])
+            try:
+                written[-1][0].item()
+            finally:
+                while child.poll() is None:  # the signal has come when it has ended
+                    pass
+
+    try:
+        for _ in range(4):
+            written = [x.clone() for _ in range(40)]
+            with pytest.raises(KeyboardInterrupt):
+                work(written)
+            assert all(mt.equal(w, expected) for w in written)
+    finally:
+        signal.signal(signal.SIGINT, previous)

@@ -91,6 +91,30 @@ def test_complex_numbers_of_parts(write):
     check_slope(lambda x: loss_of_real(write, x), mt.tensor(np.random.default_rng(3).normal(size=(4, 2))))
 
 
+@pytest.mark.parametrize("write", [rotate, rotate_rows, lambda y: y.mul_(3), lambda y: y[2].exp_()])
+@pytest.mark.parametrize(
+    "view",
+    [
+        mt.view_as_complex,
+        lambda y: mt.view_as_complex(y[1:]),
+        lambda y: mt.view_as_complex(y)[::2],
+        lambda y: mt.view_as_complex(y.reshape(2, 2, 2).transpose(0, 1)),
+        lambda y: mt.view_as_complex(y)[1:].conj(),
+    ],
+)
+def test_complex_numbers_read_what_their_parts_became(view, write):
+    """Of numbers that were there before: the view's history is made anew."""
+
+    def loss(x):
+        y = x * 2
+        numbers = view(y)
+        write(y)
+        weights = mt.arange(1.0, numbers.numel() + 1).double().reshape(numbers.shape)
+        return (numbers.real * weights + numbers.imag * numbers.imag * 0.5 * weights.flip(0)).sum()
+
+    check_slope(loss, mt.tensor(np.random.default_rng(4).normal(size=(4, 2))))
+
+
 def test_second_derivatives():
     z = mt.tensor([1 + 2j, 3 - 1j], requires_grad=True)
 
