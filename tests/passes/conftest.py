@@ -1,4 +1,5 @@
-"""Collects tests/passes/PASS/*.hlo: a module, `// -----`, and what the pass must make of it (or `// UNCHANGED`)."""
+"""Collects the HLO files below tests/passes/PASS, which may be in folders: a module, `// -----`, and what the pass must
+make of it (or `// UNCHANGED`)."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from minitensor_jit.ir.text.printer import print_module
 from minitensor_jit.passes.pass_manager import PassManager
 from minitensor_jit.passes.pipeline import PASSES, pipeline
 
+FOLDER = Path(__file__).parent
 MARK = "// -----"
 UNCHANGED = "// UNCHANGED"
 
@@ -31,7 +33,8 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 
 class HloFile(pytest.File):
     def collect(self) -> Iterator[pytest.Item]:
-        yield HloCase.from_parent(self, name=f"{self.path.parent.name}/{self.path.stem}")
+        name = self.path.relative_to(FOLDER).with_suffix("")
+        yield HloCase.from_parent(self, name=str(name))
 
 
 class MismatchError(Exception):
@@ -39,9 +42,14 @@ class MismatchError(Exception):
 
 
 class HloCase(pytest.Item):
+    @property
+    def tested(self) -> str:
+        """The name of the pass, or "pipeline"."""
+        return self.path.relative_to(FOLDER).parts[0]
+
     def runtest(self) -> None:
         before, _, expected = self.path.read_text().partition(f"\n{MARK}")
-        name = self.path.parent.name
+        name = self.tested
         module = parse_module(before)
         reference = module.clone()
         passes = pipeline() if name == "pipeline" else [PASSES[name]()]
@@ -70,7 +78,7 @@ class HloCase(pytest.Item):
             raise MismatchError(f"{problem}\n\nthe pass made\n\n{print_module(module)}")
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: object = None) -> str:
-        passes = "all" if self.path.parent.name == "pipeline" else self.path.parent.name
+        passes = "all" if self.tested == "pipeline" else self.tested
         command = f"python -m minitensor_jit.tools.opt --passes={passes} {self.path}"
         text = str(excinfo.value) if isinstance(excinfo.value, MismatchError) else str(super().repr_failure(excinfo))
         return f"{text}\n\nreproduce: {command}"
