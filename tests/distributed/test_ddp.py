@@ -217,6 +217,23 @@ def test_communication_hooks(tmp_path):
         assert sorted(shape for *_, shapes in seen for shape in shapes) == [(2,), (2, 4), (4,), (4, 4)]
 
 
+def memory_of_gradients(rank):
+    found = []
+    for options in ({}, {"gradient_as_bucket_view": True}):
+        ddp = DistributedDataParallel(nn.Linear(4, 2), **options)
+        ddp(mt.ones(1, 4)).sum().backward()
+        places = {p.grad.untyped_storage().data_ptr() for p in ddp.parameters()}
+        flags = ddp.gradient_as_bucket_view, ddp.static_graph, ddp.find_unused_parameters, ddp.forward_sync_buffers
+        found.append((len(places), flags))
+    return found
+
+
+def test_gradients_have_memory_of_their_own_unless_that_of_buckets_is_asked_for(tmp_path):
+    for own, shared in run(2, memory_of_gradients, tmp_path):
+        assert own == (2, (False, False, False, True))
+        assert shared == (1, (True, False, False, True))
+
+
 def refusals(rank):
     with pytest.raises(RuntimeError, match=r"rank 1 has weight of .*\[2, 3\], rank 0 weight of .*\[2, 2\]"):
         DistributedDataParallel(nn.Linear(2 + rank, 2))
