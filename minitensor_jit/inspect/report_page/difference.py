@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -100,8 +101,13 @@ def _moved(data: dict[str, Any]) -> float:
     return float(sum(k["bytes_per_run"] * k["runs"] for c in data["profile"]["clusters"] for k in c["kernels"]))
 
 
+def _flags(text: str) -> str:
+    """Flags but for the file that the report goes to, which two runs never share."""
+    return shlex.join(word for word in shlex.split(text) if not word.startswith("--report="))
+
+
 def _settings(first: dict[str, Any], second: dict[str, Any]) -> Section:
-    a, b = ({**d["environment"], "flags": d["flags"], "command": d["command"]} for d in (first, second))
+    a, b = ({**d["environment"], "flags": _flags(d["flags"]), "command": d["command"]} for d in (first, second))
     ignored = {"memory", "JIT flags", "MT_JIT_FLAGS"}
     changed = [name for name in {**a, **b} if a.get(name) != b.get(name) and name not in ignored]
     rows = [(name, str(a.get(name, "not set")), str(b.get(name, "not set"))) for name in changed]

@@ -80,3 +80,11 @@ def test_the_page_is_whole_and_asks_for_nothing(made, tmp_path):
     assert not re.search(r"(?:https?:)?//[\w.-]+\.\w+/|@import|url\(", page)
     assert report.main(["-o", str(tmp_path / "difference.txt"), "--diff", str(made()[0]), str(made()[0])]) == 0
     assert (tmp_path / "difference.txt").read_text().startswith("A: ")
+
+
+def test_the_file_that_a_report_goes_to_is_no_difference(two):
+    one, other = ({**two[0], "flags": f"--auto_jit=2 --report=/tmp/{name}.html"} for name in "ab")
+    assert "Environment" not in difference_page(one, other)
+    other["flags"] = "--auto_jit=1 --report=/tmp/b.html"
+    assert "--auto_jit=1" in difference_page(one, other)
+    assert "--report" not in difference_page(one, other)
