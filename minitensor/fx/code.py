@@ -5,6 +5,7 @@ from __future__ import annotations
 import keyword
 import math
 import operator
+import types
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -92,6 +93,12 @@ def _argument(value: Any, names: _Globals) -> str:
     return name
 
 
+def _annotation(kind: Any, names: _Globals) -> str:
+    """A parameter's class; other annotations are left out, since they would have to be read from the text again."""
+    plain = isinstance(kind, type) and not isinstance(kind, types.GenericAlias)
+    return f" : {names.of_function(kind)}" if plain else ""
+
+
 def _call(args: Any, kwargs: Any, names: _Globals) -> str:
     given = [_argument(a, names) for a in args]
     return ", ".join(given + [f"{key} = {_argument(a, names)}" for key, a in kwargs.items()])
@@ -148,7 +155,8 @@ def generate(graph: Graph, root: str = "self") -> PythonCode:
     for node in graph.nodes:
         if node.op == "placeholder":
             default = f" = {_argument(node.args[0], names)}" if node.args else ""
-            parameters.append(f"{node.target if node.target.startswith('*') else node.name}{default}")
+            parameter = node.target if node.target.startswith("*") else node.name
+            parameters.append(f"{parameter}{_annotation(node.type, names)}{default}")
             if node.target.startswith("*") and node.name != node.target.strip("*"):
                 body.append(f"{node.name} = {node.target.strip('*')}")
             continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import operator
+import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,16 @@ from minitensor import float32
 if TYPE_CHECKING:
     from minitensor.fx.graph import Graph
 
-__all__ = ["Node", "has_side_effect", "map_aggregate", "map_arg", "package", "qualified_name", "shown_name"]
+__all__ = [
+    "Node",
+    "has_side_effect",
+    "map_aggregate",
+    "map_arg",
+    "package",
+    "qualified_name",
+    "shown_name",
+    "type_text",
+]
 
 _IMPURE: set[Any] = set()
 
@@ -67,6 +77,13 @@ def shown_name(function: Any) -> str:
     """The qualified name as a program would write it."""
     name = qualified_name(function)
     return package() + name.removeprefix("minitensor") if name.startswith("minitensor.") else name
+
+
+def type_text(kind: Any) -> str:
+    """A parameter's annotation as it is printed."""
+    if not isinstance(kind, type) or isinstance(kind, types.GenericAlias):
+        return repr(kind).replace("minitensor.", f"{package()}.")
+    return kind.__qualname__ if kind.__module__ == "builtins" else shown_name(kind)
 
 
 class Node:
@@ -232,7 +249,8 @@ class Node:
         """The node as it is printed in its graph."""
         if self.op == "output":
             return f"return {self.args[0]}"
-        head = f"%{self.name} : [num_users={len(self.users)}] = {self.op}[target={self._target_text()}]"
+        kind = "" if self.type is None else f"{type_text(self.type)} "
+        head = f"%{self.name} : {kind}[num_users={len(self.users)}] = {self.op}[target={self._target_text()}]"
         if self.op == "placeholder":
             return head + (f"(default={self.args[0]})" if self.args else "")
         if self.op == "get_attr":

@@ -137,7 +137,8 @@ class Tracer(TracerBase):
                 continue
             else:
                 default = () if p.default is p.empty else (p.default,)
-                value = self.create_proxy("placeholder", p.name, default, {})
+                kind = None if p.annotation is p.empty else p.annotation
+                value = self.create_proxy("placeholder", p.name, default, {}, type_expr=kind)
             if p.kind is p.KEYWORD_ONLY:
                 kwargs[p.name] = value
             else:

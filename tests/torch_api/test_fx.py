@@ -284,3 +284,33 @@ def test_print(traced, capsys):
     assert capsys.readouterr().out.startswith("opcode")
     assert traced.print_readable(print_output=False).startswith("class Net(minitensor.nn.Module):\n    def forward(")
     assert fx.has_side_effect(print) is print
+
+
+def test_annotations():
+    class Typed(mt.nn.Module):
+        def forward(self, x: mt.Tensor, k: int = 2, o: int | None = None, s: "int" = 3, *more: int) -> mt.Tensor:
+            return x * k
+
+    traced = fx.symbolic_trace(Typed())
+    kinds = [node.type for node in traced.graph.nodes]
+    assert kinds == [mt.Tensor, int, int | None, "int", None, None, None]
+    assert str(traced.graph).splitlines()[1:6] == [
+        "    %x : minitensor.Tensor [num_users=1] = placeholder[target=x]",
+        "    %k : int [num_users=1] = placeholder[target=k](default=2)",
+        "    %o : int | None [num_users=0] = placeholder[target=o](default=None)",
+        "    %s : 'int' [num_users=0] = placeholder[target=s](default=3)",
+        "    %more : [num_users=0] = placeholder[target=*more]",
+    ]
+    first = "def forward(self, x : minitensor.Tensor, k : int = 2, o = None, s = 3, *more):"
+    assert traced.code.strip().splitlines()[0] == first
+    assert [n.type for n in copy.deepcopy(traced).graph.nodes] == kinds
+    assert traced(mt.ones(2)).tolist() == [2.0, 2.0]
+
+
+def test_annotations_with_classes_of_a_program():
+    def f(x: Net, y: mt.nn.Linear):
+        return x, y
+
+    traced = fx.symbolic_trace(f)
+    assert f"x : {Net.__module__.replace('.', '_')}_Net, y : minitensor.nn.modules.linear.Linear" in traced.code
+    assert traced(1, 2) == (1, 2)
