@@ -4,6 +4,7 @@
 #include "bindings/py.h"
 #include "core/memory/allocator.h"
 #include "core/process/parallel.h"
+#include "dispatch/settings.h"
 
 namespace mt::py {
 

@@ -11,7 +11,6 @@
 #include "dispatch/call.h"
 #include "dispatch/python/python.h"
 #include "dispatch/python/tensor_object.h"
-#include "dispatch/settings.h"
 
 namespace mt::py {
 
@@ -35,10 +34,7 @@ inline Tensor* tensor_of(PyObject* o) { return reinterpret_cast<TensorObject*>(o
 
 PyObject* wrap(Ref<Tensor> tensor);                              // None for null
 // What was made otherwise than by a call of an op.
-inline Ref<Tensor> made_now(Ref<Tensor> tensor) {
-    tensor->is_inference = thread_settings.inference_mode;
-    return tensor;
-}
+Ref<Tensor> made_now(Ref<Tensor> tensor);
 PyObject* wrap_as(PyTypeObject* type, Ref<Tensor> tensor);       // a new object of a subclass
 
 // Sets the Python exception that `error` stands for.
@@ -156,14 +152,14 @@ void set_value(const OpDef& op, const ArgSpec& spec, PyObject* object, Value* va
 class Arguments {
   public:
     // `takes_out`: an `out=` that is no parameter of the op is kept apart.
-    explicit Arguments(const OpDef& op, bool takes_out = false) : op_(op), takes_out_(takes_out) {}
+    Arguments(const OpDef& op, Ambient ambient, bool takes_out) : call(ambient), op_(op), takes_out_(takes_out) {}
     ~Arguments() {
         for (size_t i = 0; i < call.param_count; ++i) params()[i].~Value();
     }
     Arguments(const Arguments&) = delete;
     // Throws PyTorch's TypeError when they don't fit.
     void parse(PyObject* const* args, size_t nargs, PyObject* kwnames);
-    Call call{ambient()};
+    Call call;
     PyObject* out = nullptr;  // borrowed; null: not given
 
   private:

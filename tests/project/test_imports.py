@@ -224,6 +224,11 @@ def test_includes_go_down():
     assert found == []
 
 
+def test_no_header_brings_the_settings_to_every_binding():
+    headers = [path for path in (ROOT / "csrc").rglob("*.h") if '#include "dispatch/settings.h"' in path.read_text()]
+    assert headers == [ROOT / "csrc/autograd/autocast.h"]
+
+
 def test_modules_import_what_they_use():
     found = set()
     for package in ("minitensor", "minitensor_jit"):

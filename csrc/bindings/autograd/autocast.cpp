@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "bindings/autograd/autocast.h"
+#include "dispatch/settings.h"
 
 namespace mt::py {
 

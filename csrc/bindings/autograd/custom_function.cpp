@@ -5,6 +5,7 @@
 
 #include "autograd/engine.h"
 #include "bindings/py.h"
+#include "dispatch/settings.h"
 
 namespace mt::py {
 

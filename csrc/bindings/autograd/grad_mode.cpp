@@ -4,6 +4,7 @@
 
 #include "bindings/py.h"
 #include "dispatch/call.h"
+#include "dispatch/settings.h"
 
 namespace mt::py {
 

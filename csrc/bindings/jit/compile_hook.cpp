@@ -6,6 +6,7 @@
 
 #include "bindings/jit/interruptible_call.h"
 #include "bindings/jit/trace_python.h"
+#include "dispatch/settings.h"
 #include "trace/plan/plan_format.h"
 
 namespace mt::py {

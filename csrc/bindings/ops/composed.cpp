@@ -3,6 +3,7 @@
 #include "bindings/py.h"
 #include "dispatch/generator.h"
 #include "dispatch/registry.h"
+#include "dispatch/settings.h"
 
 namespace mt::py {
 

@@ -5,6 +5,7 @@
 #include "autograd/tape.h"
 #include "bindings/ops/overrides.h"
 #include "bindings/py.h"
+#include "dispatch/settings.h"
 
 namespace mt::py {
 
@@ -35,7 +36,7 @@ PyObject* op_vectorcall(PyObject* self, PyObject* const* args, size_t nargsf, Py
     result = guarded([&]() -> PyObject* {
         const OpDef& op = *cast(self)->op;
         bool inplace = cast(self)->inplace;
-        Arguments arguments(op, !inplace && op.kind != Kind::View);
+        Arguments arguments(op, ambient(), !inplace && op.kind != Kind::View);
         arguments.parse(args, static_cast<size_t>(PyVectorcall_NARGS(nargsf)), kwnames);
         if (inplace) return call_inplace(arguments);
         if (arguments.out) return call_out(arguments);

@@ -7,6 +7,7 @@
 #include "bindings/autograd/autocast.h"
 #include "bindings/ops/overrides.h"
 #include "bindings/ops/shortcut.h"
+#include "dispatch/settings.h"
 
 namespace mt::py {
 

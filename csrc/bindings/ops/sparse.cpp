@@ -5,6 +5,7 @@
 #include "autograd/leaf_gradient.h"
 #include "bindings/py.h"
 #include "core/error.h"
+#include "dispatch/settings.h"
 
 namespace mt::py {
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "bindings/py.h"
+#include "dispatch/python/override_state.h"
 
 namespace mt::py {
 

@@ -3,6 +3,7 @@
 
 #include "bindings/py.h"
 #include "dispatch/memory/memory_order.h"
+#include "dispatch/settings.h"
 
 namespace mt::py {
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "core/error.h"
+#include "dispatch/settings.h"
 
 namespace mt::py {
 

@@ -5,6 +5,7 @@
 
 #include "bindings/py.h"
 #include "dispatch/out.h"
+#include "dispatch/settings.h"
 
 namespace mt::py {
 

@@ -5,6 +5,7 @@
 #include "bindings/ops/overrides.h"
 #include "bindings/py.h"
 #include "core/error.h"
+#include "dispatch/settings.h"
 
 namespace mt::py {
 

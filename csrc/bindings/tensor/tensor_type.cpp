@@ -14,6 +14,7 @@
 #include "core/error.h"
 #include "core/kept_object.h"
 #include "core/memory/exposed.h"
+#include "dispatch/settings.h"
 
 namespace mt::py {
 
@@ -502,6 +503,11 @@ PyObject* wrap_as(PyTypeObject* type, Ref<Tensor> tensor) {
     object->tensor->pyobject = reinterpret_cast<PyObject*>(object);
     if (type == &TensorType) PyObject_GC_Track(object);
     return reinterpret_cast<PyObject*>(object);
+}
+
+Ref<Tensor> made_now(Ref<Tensor> tensor) {
+    tensor->is_inference = thread_settings.inference_mode;
+    return tensor;
 }
 
 PyObject* wrap(Ref<Tensor> tensor) {
