@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
+from ...ir.analysis.scattered import reduces_scattered
 from ...ir.analysis.window_updates import begins_as_parameter
 from ...ir.decision import Decision
 from ...ir.module import Instruction
@@ -69,6 +70,11 @@ def _joins_many(i: Instruction) -> bool:
     return i.opcode == "concatenate" and len(i.operands) > MAX_CHOICES
 
 
+def _widens(i: Instruction) -> bool:
+    """Whether its operand takes less memory."""
+    return i.opcode == "convert" and i.operands[0].array_shape.itemsize < i.array_shape.itemsize
+
+
 class Group:
     """The members of one fusion. The first root made it; others come by merging.
 
@@ -86,6 +92,7 @@ class Group:
         "loops",
         "members",
         "reads",
+        "reads_in_order",
         "recomputed",
         "repeated",
         "roots",
@@ -102,6 +109,7 @@ class Group:
         self.dims = shape.dims
         reduced = tuple(sorted(root.attrs["dimensions"])) if kind == "kInput" else ()
         self.loops = (kind, shape.dims, reduced)  # groups with the same loops may be merged
+        self.reads_in_order = kind == "kInput" and reduces_scattered(root)
         self.reads: set[Instruction] = set(root.operands)
         self.size = shape.size
         self.aligned: set[Instruction] = {root}
@@ -168,6 +176,8 @@ class Group:
             return Decision.allow()
         if self.window:
             return Refused.OTHER_PLACE.because("the window of an array that may be written in place is computed first")
+        if self.reads_in_order and not _widens(p):
+            return Refused.OTHER_PLACE.because("all of it is reduced, one element after the other", p.shape.nbytes)
         if _joins_many(p):
             why = f"each element would be looked for among {len(p.operands)} arrays"
             return Refused.COMPUTED_AGAIN.because(why, p.shape.nbytes)
