@@ -189,3 +189,27 @@ def test_every_element_type_has_a_shape_text() -> None:
     for name in DTYPES:
         assert str(Shape(name, (2, 3))) == f"{name}[2,3]{{1,0}}"
         assert str(Shape(name)) == f"{name}[]"
+
+
+CONVOLUTION = """HloModule m
+ENTRY main {
+  x = f32[2,3,8,7] parameter(0)
+  w = f32[3,2,3,4] parameter(1)
+  ROOT r = f32[2,4,6,6] convolution(x, w), window={size=3x2}, dim_labels=LABELS
+}
+"""
+
+
+def test_dimension_labels():
+    root = parse_module(CONVOLUTION.replace("LABELS", "bf01_01io->bf01")).entry.root
+    dims = root.attrs["dim_labels"]
+    assert (dims.lhs_batch, dims.lhs_feature, dims.lhs_spatial) == (0, 1, (2, 3))
+    assert (dims.rhs_input, dims.rhs_output, dims.rhs_spatial) == (2, 3, (0, 1))
+    assert (dims.out_batch, dims.out_feature, dims.out_spatial) == (0, 1, (2, 3))
+    assert "dim_labels=bf01_01io->bf01" in print_module(parse_module(CONVOLUTION.replace("LABELS", "bf01_01io->bf01")))
+
+
+@pytest.mark.parametrize("labels", ["bf01", "bf01_01io", "bf01->bf01", "{0,1}", "_01io->bf01"])
+def test_bad_dimension_labels(labels):
+    with pytest.raises(ParseError, match="expected dimension labels like b01f_01io->b01f"):
+        parse_module(CONVOLUTION.replace("LABELS", labels))

@@ -350,3 +350,29 @@ def test_nonzero_and_masked_select(dtype):
             equal(mt.masked_select(t, m), both[0][both[1]])
     with pytest.raises(RuntimeError, match="expected BoolTensor for mask"):
         mt.masked_select(mt.ones(3), mt.ones(3))
+
+
+@pytest.mark.parametrize("shape", [(1, 3), (2, 1), (1, 1), (3,), (1,)])
+def test_what_masks_and_values_repeat_is_read_where_it_is(shape):
+    """Along dimensions of two elements, too: beside what is repeated there is something else."""
+    x, around = random((2, 3)), tuple(slice(0, n) for n in shape)
+    whole = np.array([[True, False, True, False], [False, True, False, True]] * 2)
+    many = random((4, 4), seed=1)
+    mask, values = mt.from_numpy(whole), mt.from_numpy(many)
+    while mask.ndim > len(shape):
+        mask, values, whole, many = mask[0], values[0], whole[0], many[0]
+    mask, values, wanted, others = mask[around], values[around], whole[around], many[around]
+    t = mt.from_numpy(x)
+    np.testing.assert_array_equal(t.masked_fill(mask, 7.0), np.where(wanted, np.float32(7), x))
+    np.testing.assert_array_equal(mt.where(mask, t, values), np.where(wanted, x, others))
+    np.testing.assert_array_equal(t.masked_select(mask), x[np.broadcast_to(wanted, x.shape)])
+    written = t.clone()
+    written[mt.tensor([[1], [0]]), mt.tensor([2, 0, 1])] = values
+    expected = x.copy()
+    expected[[[1], [0]], [2, 0, 1]] = others
+    np.testing.assert_array_equal(written, expected)
+    written = t.clone()
+    written.masked_scatter_(mask, mt.arange(6.0))
+    expected = x.copy()
+    expected[np.broadcast_to(wanted, x.shape)] = np.arange(np.broadcast_to(wanted, x.shape).sum())
+    np.testing.assert_array_equal(written, expected)
