@@ -57,6 +57,7 @@ class Callees(Reads):
         kind = type(function)
         if kind is types.FunctionType:
             if is_framework(function.__module__):
+                self._settings_of(function.__module__)
                 self._framework(function.__name__, args)
             elif function.__module__ in ("importlib", "importlib._bootstrap"):
                 self._imports_module(args)
@@ -83,6 +84,8 @@ class Callees(Reads):
         elif is_framework(kind.__module__) or self._is_module(function):
             if self._is_module(function):
                 self._module(function)
+            else:
+                self._contents(function)
             self._framework(getattr(function, "__name__", kind.__name__), args)
         elif is_numpy(function):
             self._numpy(getattr(function, "__name__", ""), args)
@@ -166,6 +169,7 @@ class Callees(Reads):
     def _method(self, owner: Any, name: str, args: tuple[Any, ...]) -> None:
         kind = type(owner)
         if isinstance(owner, _C.Tensor) or is_framework(kind.__module__):
+            self._settings_of(kind.__module__)
             self._framework(name, (owner, *args) if not isinstance(owner, _C.Tensor) else args)
             return
         if name == "__call__" and self._is_module(owner):
@@ -241,12 +245,14 @@ class Callees(Reads):
                 self._contents(thing)
             return
         if is_framework(kind.__module__):
+            self._settings_of(kind.__module__)
             self._framework(kind.__name__, args)
         elif is_numpy(kind):
             self._numpy(kind.__name__, args)
         elif kind.__flags__ & _HEAP_TYPE:
             for name in ("__new__", "__init__"):
                 self._type_entry(kind, name, lookup(kind, name))
+            self._derived(kind)
             new = lookup(kind, "__new__")
             if not isinstance(new, (staticmethod, types.FunctionType)) and new is not object.__new__:
                 base = getattr(new, "__self__", None)

@@ -72,6 +72,27 @@ _OWNERS = frozenset((*IMMUTABLE, *PURE_TYPES, *CONTAINERS, object, type, BaseExc
 _CALLS = frozenset({operator.attrgetter, operator.methodcaller})
 
 
+# What the framework's own frames, which are not seen to run, read in Python and others may change, by the modules that
+# the function uses: hooks of all optimizers, formulas that are registered, and switches. Those of all modules are noted
+# in any case.
+_SETTINGS = {
+    "minitensor.nn.modules": (
+        ("minitensor.nn.modules.module", "_global_buffer_registration_hooks"),
+        ("minitensor.nn.modules.module", "_global_module_registration_hooks"),
+        ("minitensor.nn.modules.module", "_global_parameter_registration_hooks"),
+    ),
+    "minitensor.optim": (
+        ("minitensor.optim.optimizer", "_global_optimizer_pre_hooks"),
+        ("minitensor.optim.optimizer", "_global_optimizer_post_hooks"),
+    ),
+    "minitensor.distributions": (
+        ("minitensor.distributions.kl.registry", "_KL_REGISTRY"),
+        ("minitensor.distributions.distribution", "Distribution"),
+    ),
+    "minitensor.sparse": (("minitensor.sparse.invariants", "_always"),),
+}
+
+
 def _warning_settings() -> tuple[Any, ...]:
     """What becomes of warnings, and who gets them."""
     names = ("defaultaction", "showwarning", "_showwarnmsg_impl")
@@ -522,12 +543,40 @@ class Reads(Notes):
             and not self._is_module(thing)
         ):
             self._kind(thing)
+            self._derived(kind)
             self._instance_items(thing)
             for base in kind.__mro__:
                 for found in base.__dict__.values():
                     if isinstance(found, types.MemberDescriptorType) and base.__flags__ & _HEAP_TYPE:
                         value = found.__get__(thing, kind) if _slot_is_set(found, thing) else ABSENT
                         self._note(Guard.SLOT, thing, (found, value), id(found))
+
+    def _settings_of(self, module: object) -> None:
+        """Note the settings of a part of the framework that is used."""
+        for prefix, places in _SETTINGS.items():
+            if not (isinstance(module, str) and module.startswith(prefix)):
+                continue
+            for name, attribute in places:
+                space = vars(sys.modules[name]) if name in sys.modules else {}
+                value = space.get(attribute)
+                if isinstance(value, dict):
+                    self._note(Guard.DICT_ITEMS, value, tuple(value.items()))
+                elif isinstance(value, type):
+                    self._type_entry(value, "_validate_args", lookup(value, "_validate_args"))
+                elif attribute in space:
+                    self._entry(space, attribute, value)
+
+    def _derived(self, kind: type) -> None:
+        """What the framework's code may read of a class of the user's that is derived of one of its own."""
+        for base in kind.__mro__:
+            self._settings_of(base.__module__)
+        if is_framework(kind.__module__) or not any(is_framework(base.__module__) for base in kind.__mro__):
+            return
+        if issubclass(kind, _C.Tensor) or (self._module_type is not None and issubclass(kind, self._module_type)):
+            return
+        self._bases(kind)
+        for name in dict.fromkeys(name for base in kind.__mro__ if base is not object for name in vars(base)):
+            self._type_entry(kind, name, lookup(kind, name))
 
     def _length(self, thing: Any) -> None:
         self._known(thing)
