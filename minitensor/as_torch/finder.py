@@ -30,7 +30,7 @@ __all__ = ["install", "is_installed", "uninstall"]
 _OWN = {
     f"torch.{name}": f"minitensor.as_torch.{name}"
     for name in ("_C", "_dynamo", "_inductor", "_utils", "version", "types", "onnx", "torch_version")
-} | {"torch.jit": "minitensor.scripting"}
+} | {"torch.jit": "minitensor.scripting", "torch.__config__": "minitensor.as_torch.build_settings"}
 _EVERY = importlib.metadata.DistributionFinder.Context()
 _START = "import minitensor.as_torch; "
 
@@ -78,7 +78,7 @@ class Torch(ModuleType):
         """Return minitensor's value of that name, or a module of PyTorch's."""
         import minitensor
 
-        if not (name.startswith("__") and name.endswith("__")):
+        if name == "__config__" or not (name.startswith("__") and name.endswith("__")):
             if f"torch.{name}" in _OWN:
                 return importlib.import_module(f"torch.{name}")
             try:

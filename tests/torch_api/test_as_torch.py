@@ -263,6 +263,19 @@ print(double(torch.ones(1)).item())
     assert aliased(tmp_path, source).stdout == "2.0\n"
 
 
+def test_build_settings(tmp_path):
+    source = """
+import torch
+
+print(torch.__config__.show().splitlines()[0].split()[0])
+torch.set_num_threads(1)
+import torch.__config__ as config
+
+print(config is torch.__config__, config.parallel_info().strip().split()[-1], hasattr(torch, "__no_such_name__"))
+"""
+    assert aliased(tmp_path, source).stdout.splitlines() == ["minitensor:", "True 1 False"]
+
+
 NAMES = """
 import torch.distributed as dist
 import torch.onnx
