@@ -93,7 +93,10 @@ class Recorder:
         if self._asks and not nested and self._stays_eager(compiled):
             return self.fn(*args, **kwargs)
         current_compiler()
-        watch = _Watch() if nested or compiled is None else self._watches.setdefault(id(compiled), _Watch())
+        if nested or compiled is None:
+            watch = _Watch()
+        else:
+            watch = self._watches.setdefault(id(compiled), _Watch(contest=self._asks and not self.jit_compile))
         owner = 0 if nested else self.compiled().owner
         whole = bool(self.jit_compile)
         tag = (1, 1, 0) if whole else (1, 0, _C.next_scope()) if self._asks else None
@@ -187,9 +190,15 @@ class Recorder:
 class _Watch:
     """When a function is observed whose calls are recorded: seldom, if it turned out that no program can be kept."""
 
-    def __init__(self) -> None:
-        self.why: str | None = None
-        self._failures = self._left = 0
+    def __init__(self, *, contest: bool = False) -> None:
+        """`contest`: whether compiled clusters are likely to be timed against their ops in the first calls.
+
+        No program is kept of the first of these. To observe a step of a library takes a tenth of a second or two.
+        """
+        self.why: str | None = _C.UNSETTLED if contest else None
+        self._failures = 0
+        self._left = 1 if contest else 0
+        self._contest = contest
         self._hits = self._unused = 0
 
     def rests(self) -> bool:
@@ -207,7 +216,9 @@ class _Watch:
             if self._unused > _MAX_UNUSED:
                 self.why, self._left = _UNUSED, 2 ** min(self._unused - _MAX_UNUSED, 10) - 1
         elif why == _C.UNSETTLED:
-            self._failures, self._left = 0, 3
+            # A contest takes five runs of both kinds, and one more to compile.
+            self._failures, self._left = 0, 10 if self._contest else 3
+            self._contest = False
         else:
             self._failures = min(self._failures + 1, 10)
             self._left = 2**self._failures - 1 if self._failures > 2 else 0

@@ -53,6 +53,9 @@ class Guard(enum.IntEnum):
     RESULT = 12
 
 
+# An instruction, by its code and its place there.
+_Place = tuple[types.CodeType, int] | None
+
 VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()), types.MappingProxyType)
 
 
@@ -90,6 +93,14 @@ def has_python(kind: type, *names: str) -> bool:
     return any(in_python(lookup(kind, name)) for name in names)
 
 
+def _where(place: _Place) -> str:
+    if place is None:
+        return ""
+    code, at = place
+    line = next((line for i, (line, *_) in enumerate(code.co_positions()) if i == at), None)
+    return "" if line is None else f" ({code.co_filename}:{line})"
+
+
 class Notes:
     """The log of one run."""
 
@@ -97,13 +108,14 @@ class Notes:
         self.reason: str | None = None
         self._module_type: type | None = None
         self._young: list[Any] = []
-        self._place: tuple[types.CodeType, int] | None = None
+        self._place: _Place = None
         self._entries: dict[int, tuple[Any, dict[Any, Any]]] = {}
         self._own: dict[int, tuple[Any, dict[Any, Any]]] = {}
         self._types: dict[int, tuple[Any, dict[Any, Any]]] = {}
         self._whole: dict[tuple[int, int, int], tuple[int, Any, Any]] = {}
-        self._writes: list[tuple[Any, str]] = []
-        self._undone: list[tuple[Any, str]] = []
+        # With what is done, and where: there are many, and few are told of.
+        self._writes: list[tuple[Any, str, _Place]] = []
+        self._undone: list[tuple[Any, str, _Place]] = []
         self._held: set[int] = set()  # containers that are written, whose contents of before are noted
         self._named: list[Any] = []  # by `id`
         self._imported: list[str] = []
@@ -126,16 +138,7 @@ class Notes:
 
     def _unwatched(self, what: str) -> None:
         if self.reason is None:
-            self.reason = what + self._where()
-
-    def _where(self) -> str:
-        if self._place is None:
-            return ""
-        code, at = self._place
-        for i, (line, *_) in enumerate(code.co_positions()):
-            if i == at:
-                return f" ({code.co_filename}:{line})"
-        return ""
+            self.reason = what + _where(self._place)
 
     def _seen(self, thing: Any) -> None:
         if isinstance(thing, dict) and not gc.is_tracked(thing):
@@ -146,7 +149,7 @@ class Notes:
 
     def _write(self, thing: Any, what: str) -> None:
         self._seen(thing)
-        self._writes.append((thing, f"it {what}{self._where()}"))
+        self._writes.append((thing, what, self._place))
 
     def _changes(self, thing: Any, what: str) -> None:
         """What has a guard on how it was is written, which is no change if it is so again at the end."""
@@ -154,7 +157,7 @@ class Notes:
             self._write(thing, what)
         else:
             self._seen(thing)
-            self._undone.append((thing, f"it {what}{self._where()}"))
+            self._undone.append((thing, what, self._place))
 
     def _entry(self, space: dict[Any, Any], key: Any, value: Any) -> None:
         if id(space) in self._held:
@@ -184,10 +187,15 @@ class Notes:
             return None
         return f"a {type(part).__name__} that it makes"
 
-    def _is_argument(self, value: Any) -> bool:
-        if isinstance(value, (tuple, frozenset)):
-            return any(map(self._is_argument, value))
-        return id(value) in self._tensors
+    def _read_argument(self, guards: list[tuple[int, Any, Any]]) -> bool:
+        """Whether guards compare a tensor of the arguments. There are thousands of parts in a step of a library's."""
+        tensors = self._tensors
+        waiting = [what for _, _, what in guards] if tensors else []
+        for parts in waiting:
+            if not tensors.isdisjoint(map(id, parts)):
+                return True
+            waiting += [part for part in parts if isinstance(part, (tuple, frozenset))]
+        return False
 
     def _judge(self, result: Any) -> None:
         before = {id(thing) for thing in self._young}
@@ -199,9 +207,9 @@ class Notes:
                 thing = self._owners[id(thing)][1]
             return id(thing) not in inside or id(thing) in self._unknown
 
-        for thing, what in self._writes:
+        for thing, what, place in self._writes:
             if outside(thing):
-                self.reason = what
+                self.reason = f"it {what}{_where(place)}"
                 return
         if any(not outside(thing) for thing in self._named):
             self.reason = "it calls builtins.id of what it makes"
@@ -233,14 +241,14 @@ class Notes:
             return
         guards = _without_bound(guards)
         # In what was recorded the two can't be told apart, and the next call may have another argument.
-        if any(self._is_argument(part) for _, _, what in guards for part in what):
+        if self._read_argument(guards):
             self.reason = "the function also reads an argument by itself"
             return
         broken = _C.Guards(guards, ABSENT, Snapshot).check()
         if broken >= 0:
             changed = guards[broken][1]
             self.reason = next(
-                (what for thing, what in self._undone if thing is changed),
+                (f"it {what}{_where(place)}" for thing, what, place in self._undone if thing is changed),
                 f"what it reads changes while it runs: {_name_of(guards[broken])}",
             )
         else:

@@ -88,7 +88,10 @@ class Observer(Callees):
         try:
             function(*args)
         except Exception as error:
-            self._unwatched(f"what it reads could not be followed ({type(error).__name__}: {error})")
+            self._not_followed(error)
+
+    def _not_followed(self, error: Exception) -> None:
+        self._unwatched(f"what it reads could not be followed ({type(error).__name__}: {error})")
 
     def _refused(self) -> Exception:
         place = None
@@ -110,12 +113,15 @@ class Observer(Callees):
             self._guarded(self._warns)
             return None
         self._place = code, at
-        if op >= 0:
-            self._guarded(getattr(self, HANDLED[op]), argument, code, operands)
-        elif op == -1:
-            self._guarded(self._enters, *operands)
-        else:
-            self._guarded(self._module, operands[0])
+        try:
+            if op >= 0:
+                getattr(self, HANDLED[op])(argument, code, operands)
+            elif op == -1:
+                self._enters(*operands)
+            else:
+                self._module(operands[0])
+        except Exception as error:
+            self._not_followed(error)
         return self._refusal
 
     def _enters(self, function: types.FunctionType, first: Any) -> None:
