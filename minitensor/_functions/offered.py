@@ -472,6 +472,10 @@ triu = ops.movement.triu
 unfold = ops.movement.unfold
 unsqueeze = ops.movement.unsqueeze
 
+# ops.nn.softmax
+log_softmax = ops.nn.softmax.log_softmax
+softmax = ops.nn.softmax.softmax
+
 # ops.pointwise
 acos = ops.pointwise.acos
 acosh = ops.pointwise.acosh
@@ -523,11 +527,9 @@ amin = ops.reduction.amin
 any = ops.reduction.any
 argmax = ops.reduction.argmax
 argmin = ops.reduction.argmin
-log_softmax = ops.reduction.log_softmax
 mean = ops.reduction.mean
 nansum = ops.reduction.nansum
 prod = ops.reduction.prod
-softmax = ops.reduction.softmax
 sum = ops.reduction.sum
 
 # ops.scan

@@ -1,6 +1,4 @@
 #include "trace/program/program.h"
-#include "autograd/autocast.h"
-
 #include <algorithm>
 #include <unordered_set>
 
@@ -10,6 +8,7 @@
 #include "dispatch/python/tensor_object.h"
 #include "dispatch/settings.h"
 #include "trace/plan/buffers.h"
+#include "trace/program/argument_guards.h"
 
 namespace mt::trace {
 
@@ -28,33 +27,6 @@ struct StreamPosition {
 };
 thread_local StreamPosition stream_at_begin;
 thread_local uint64_t settings_at_begin;
-
-bool differentiated(const Tensor& t) { return thread_settings.grad_enabled && requires_grad(t); }
-
-bool has_place(const Tensor& t) { return t.device().type == DeviceType::CPU || on_gpu(t.device()); }
-
-// Whether nothing but the function itself can notice gradients of an argument: it has no hooks. Those that the function
-// stores are an effect, and one that a result would have is seen in the result.
-bool bare(const Tensor& t) {
-    if (!has_place(t)) return false;
-    if (!differentiated(t)) return true;
-    const bool leaf = is_leaf(t);
-    if (!t.autograd) return true;
-    const Ref<GradNode>& node = leaf ? t.autograd->accumulator : t.autograd->grad_fn;
-    return !node || node->hooks.empty();
-}
-
-// Whether no Python code is told of a leaf's gradient.
-bool bare_leaf(const Tensor& t) {
-    if (!t.autograd) return true;
-    if (t.autograd->grad_fn) return false;
-    const GradNode* accumulator = t.autograd->accumulator.get();
-    return !accumulator || std::all_of(accumulator->hooks.begin(), accumulator->hooks.end(),
-                                       [](const Hook& hook) { return hook.in_programs; });
-}
-
-// Whether a backward pass calls formulas, and nothing else.
-bool gradients_are_plain() { return !anomaly.enabled && !saved_tensor_hooks; }
 
 int32_t find_storage(const std::vector<Tensor*>& tensors, const Storage* storage) {
     for (size_t i = 0; i < tensors.size(); ++i)
@@ -313,72 +285,6 @@ std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> pla
 
 void Program::hold(const Ref<Tensor>& t) {
     held_.push_back({t, t->storage.get(), t->sizes, t->strides, t->offset, differentiated(*t), held_by_python(*t)});
-}
-
-bool Program::outdated() const {
-    return std::any_of(held_.begin(), held_.end(),
-                       [](const Held& held) { return held.named && !held_by_python(*held.tensor); });
-}
-
-bool Program::gather(Tensor* const* given, Arguments& arguments) const {
-    arguments.clear();
-    for (size_t i = 0; i < given_count_; ++i) arguments.push_back(given[i]);
-    for (const Gradient& gradient : gradients_) {
-        Tensor& owner = gradient.of(given);
-        if (!bare_leaf(owner)) return false;
-        if (gradient.before == Gradient::Before::Any) continue;
-        Tensor* now = owner.autograd ? owner.autograd->grad.get() : nullptr;
-        if (!now != (gradient.before == Gradient::Before::Absent)) return false;
-        if (now) arguments.push_back(now);
-    }
-    return true;
-}
-
-bool Program::accepts(Tensor* const* given, size_t given_count) const {
-    if (given_count != given_count_ || outdated() || !history_.holds()) return false;
-    if (!gradients_.empty() && !gradients_are_plain()) return false;
-    Arguments arguments;
-    if (!gather(given, arguments)) return false;
-    const size_t count = arguments.size();
-    for (size_t i = 0; i < count; ++i) {
-        const Tensor& t = *arguments[i];
-        const ArgumentMeta& meta = arguments_[i];
-        if (t.dtype != meta.dtype || t.device() != meta.device || !(t.sizes == meta.sizes) ||
-            !(t.strides == meta.strides) || t.storage->pending || differentiated(t) != meta.differentiated || !bare(t))
-            return false;
-        if (meta.differentiated && is_leaf(t) != meta.leaf) return false;
-        if (meta.whole_storage && (t.offset != meta.offset || t.storage->nbytes != meta.nbytes)) return false;
-        if (meta.first != i && t.offset - arguments[meta.first]->offset != meta.after_first) return false;
-        for (size_t j = 0; j < i; ++j)
-            if (arguments[j] == &t || (arguments[j]->storage == t.storage) != (arguments_[j].first == meta.first))
-                return false;
-    }
-    for (const Written& w : written_) {
-        // A captured tensor that is written and passed as an argument would be both.
-        for (size_t i = 0; w.argument < 0 && i < count; ++i)
-            if (arguments[i]->storage == w.memory) return false;
-        if (w.argument >= 0 && arguments[w.argument]->storage->read_only) return false;
-        const Storage& memory = *(w.argument >= 0 ? arguments[w.argument]->storage : w.memory);
-        if (!memory.external()) continue;
-        for (size_t i = 0; i < count; ++i)
-            if (arguments[i]->storage->overlaps(memory)) return false;
-        for (const Leaf& leaf : trace_.leaves)
-            if (leaf.storage && leaf.storage->overlaps(memory)) return false;
-    }
-    for (const Held& held : held_) {
-        const Tensor& t = *held.tensor;
-        if (t.storage.get() != held.storage || differentiated(t) != held.differentiated || !(t.sizes == held.sizes) ||
-            !(t.strides == held.strides) || t.offset != held.offset)
-            return false;
-    }
-    // Captured tensors that an unfinished recording is about to change.
-    for (const Leaf& leaf : trace_.leaves) {
-        if (!leaf.storage) continue;
-        if (leaf.storage->pending) return false;
-        for (size_t i = 0; i < count; ++i)
-            if (arguments[i]->storage == leaf.storage) return false;
-    }
-    return true;
 }
 
 // Has a node that draws random numbers take its place of the default generator's stream.

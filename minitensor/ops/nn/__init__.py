@@ -1,6 +1,16 @@
 """Rows of neural networks: convolution, pooling, normalisation, recurrent layers, attention, embedding, losses."""
 
-from minitensor.ops.nn import attention, convolution, ctc, embedding, fused_gradients, normalization, pooling, recurrent
+from minitensor.ops.nn import (
+    attention,
+    convolution,
+    ctc,
+    embedding,
+    fused_gradients,
+    normalization,
+    pooling,
+    recurrent,
+    softmax,
+)
 
 __all__ = [
     "attention",
@@ -11,4 +21,5 @@ __all__ = [
     "normalization",
     "pooling",
     "recurrent",
+    "softmax",
 ]

@@ -7,7 +7,7 @@ from typing import Any
 from minitensor import _C
 from minitensor.ops.contraction import matmul
 from minitensor.ops.formula import differentiate
-from minitensor.ops.reduction import softmax
+from minitensor.ops.nn.softmax import softmax
 from minitensor.ops.row import contraction
 
 __all__: list[str] = []

@@ -7,8 +7,8 @@ from ...ir.refusal import Refused
 from ...ir.shape import TupleShape
 from ...ir.size import hint
 from ..sequence_pass import SequencePass
+from .fusion_decision import MIN_KEPT_BYTES, Group, is_expensive, is_loop, is_trivial
 from .fusion_graph import FusionGraph
-from .fusion_group import MIN_KEPT_BYTES, Group, is_expensive, is_loop, is_trivial
 from .outline import Outline, outline
 
 __all__ = ["Fusion"]

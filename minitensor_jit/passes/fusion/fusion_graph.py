@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 from ...ir.module import Computation, Instruction
-from .fusion_group import Group
+from .fusion_decision import Group
 
 __all__ = ["FusionGraph"]
 

@@ -14,7 +14,7 @@ from ...ir.semantics.kernel_call import is_convolution
 from ...ir.shape import Shape
 from ...ir.size import is_one
 from ..sequence_pass import SequencePass
-from .fusion_group import is_trivial
+from .fusion_decision import is_trivial
 from .outline import Outline, outline
 
 __all__ = ["OutputFusion"]

@@ -9,7 +9,7 @@ from ...ir.module import Computation, Instruction, Module
 from ...ir.opcode import Trait, is_elementwise, opcodes_with
 from ...ir.refusal import Refusal, Refused
 from ...ir.shape import Shape, TupleShape
-from ..fusion.fusion_group import is_trivial
+from ..fusion.fusion_decision import is_trivial
 from .while_loop_analysis import element, elements, invariant_elements
 
 __all__ = ["WhileLoopInvariantCodeMotion"]

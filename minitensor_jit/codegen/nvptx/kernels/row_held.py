@@ -11,7 +11,7 @@ from ...kernel_spec import Root
 from ...llvm.ir_text import I8, I32, Value, constant
 from ...reduction import LANES, Reduction, fold_lanes
 from .loop_kernel import BLOCK, threads_for
-from .row_form import RowForm, StepOfLanes, row_width, warp_total
+from .row_reduction import RowForm, StepOfLanes, row_width, warp_total
 
 __all__ = ["HeldRows", "TinyRows", "WarpRows", "fits_block", "fits_warp"]
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from ...kernel_spec import KernelSpec
 from ...reduction import Reduction
 from ..unit import GpuUnit
-from .row_form import RowForm
 from .row_held import HeldRows, TinyRows, WarpRows, fits_block, fits_warp
 from .row_long import WARPS, LongRows, SplitRows
+from .row_reduction import RowForm
 from .row_split import StagedRows, fits_staging
 
 __all__ = ["RowKernel"]

@@ -10,7 +10,7 @@ from ...kernel_spec import Root
 from ...llvm.ir_text import I32, Value, constant
 from ...reduction import LANES, Reduction
 from ..unit import Symbol
-from .row_form import RowForm, warp_total
+from .row_reduction import RowForm, warp_total
 
 __all__ = ["WARPS", "LongRows", "SplitRows"]
 

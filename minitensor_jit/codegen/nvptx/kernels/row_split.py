@@ -13,9 +13,9 @@ from ...emitter.types import MEMORY
 from ...indexing.index import AffineExpr
 from ...llvm.ir_text import I32, Value, constant
 from ...reduction import LANES, Reduction
-from .row_form import RowForm, row_width, warp_total
 from .row_held import STAGING_BYTES, is_ordered
 from .row_long import SplitRows
+from .row_reduction import RowForm, row_width, warp_total
 
 __all__ = ["StagedRows", "fits_staging"]
 
