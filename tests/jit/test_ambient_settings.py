@@ -440,7 +440,7 @@ def test_settings_are_read_by_those_who_make_calls():
                      "leaf_gradient.cpp"},
         # Programs and what stands for a backward pass are kept for the settings that they were made under.
         "trace": {
-            "program.cpp", "policy.cpp", "known_runs.cpp", "trace.cpp", "following.cpp",
+            "program.cpp", "argument_guards.cpp", "policy.cpp", "known_runs.cpp", "trace.cpp", "following.cpp",
             "gradient_graph.cpp", "backward_program.cpp", "whole_backward.cpp",
         },
     }  # fmt: skip
