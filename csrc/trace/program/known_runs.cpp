@@ -137,7 +137,11 @@ void Policy::recall(const Place& place, Run& run) {
         if (run.recorded_runs) run.recorded_ns = known->second.recorded_ns;
         if (run.eager_runs) run.eager_ns = known->second.eager_ns;
         run.carried = run.recorded_runs;
-    } else settle(run, known->second.state == kKnownDemoted ? State::Demoted : State::Compiled);
+    } else {
+        settle(run, known->second.state == kKnownDemoted ? State::Demoted : State::Compiled);
+        // It may have lost for what else the machine did at the time.
+        if (run.state == State::Demoted) run.until = policy_clock() + kAgainNs / 8;
+    }
     run.recalls = known->second.state == kKnownCompiled;
     run.misses = kMisses;  // whose promise doesn't hold is learnt anew at once
 }
