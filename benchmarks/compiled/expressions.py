@@ -26,6 +26,9 @@ EXPRESSIONS: Final[dict[str, tuple[str, tuple[int, ...]]]] = {
     "remainder": ("(x * 7) % 3", _FLAT),
     "waves": ("t.sin(x * 2 + 1) * t.cos(x) + t.tanh(x) * 0.5", _FLAT),
     "waves_of_waves": ("t.sin(t.cos(t.sin(t.cos(x) * 1.1) * 0.9) + x)", _FLAT),
+    "sum_of_squares_between": ("((x[:, 1:] - x[:, :-1]) ** 2).mean()", _ROWS),
+    "sum_of_window": ("x[:, 1:-100].sum()", _ROWS),
+    "sum_of_transpose": ("(x.T * 2).sum()", _ROWS),
     "sum_of_sin": ("t.sin(x * 2).sum()", _FLAT),
     "rows_of_sin": ("t.sin(x).sum(1)", _ROWS),
     "columns_of_sin": ("t.sin(x).sum(0)", _ROWS),
@@ -42,6 +45,7 @@ EXPRESSIONS: Final[dict[str, tuple[str, tuple[int, ...]]]] = {
     "patches": ("x.reshape(8, 16, 4, 8, 4, 8).permute(0, 2, 4, 3, 5, 1).reshape(8, 16, 1024) * 2", _IMAGES),
     # pieces put together
     "joined": ("t.cat([x, x * 2])", _FLAT),
+    "stacked_rows": ("t.stack([x[n] * 2 for n in range(50)])", _ROWS),
     "joined_columns": ("t.cat([x, x * 2], 1) * 3", _SHORT),
     "rotary": ("t.cat([-x[:, 32:], x[:, :32]], 1) * 2 + x", _SHORT),
     "padded": ("F.pad(x, (1, 1, 1, 1)) * 2", _IMAGES),
