@@ -78,9 +78,9 @@ def test_what_a_shape_can_not_say_is_an_error(ask, text):
     ("given", "sizes"),
     [
         (5, [5]), (tf.Dimension(None), [None]), ((2, tf.Dimension(3)), [2, 3]), ([-1, 3], [None, 3]),
-        (PARTLY, [None, 3]), (range(3), [0, 1, 2]), (np.array([4, 5]), [4, 5]), ((n for n in (6, 7)), [6, 7]),
+        (PARTLY, [None, 3]), (range(3), [0, 1, 2]), (np.array([4, 5]), [4, 5]), (iter((6, 7)), [6, 7]),
     ],
-    ids=str,
+    ids=lambda value: type(value).__name__,
 )  # fmt: skip
 def test_a_shape_is_made_of(given, sizes):
     assert tf.TensorShape(given).as_list() == sizes
