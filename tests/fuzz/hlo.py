@@ -142,6 +142,10 @@ def examine(text: str, *, compiled: bool = False) -> str:
         want = evaluate(module, arguments)
     except NotImplementedError:
         return "valid"
+    except ValueError as error:
+        if "evaluate_devices" not in str(error):
+            raise
+        return "valid"  # for several devices
     try:
         got = compile_and_run(run_pipeline(module, PipelineOptions(verify=True)), arguments)
     except CompileError:
