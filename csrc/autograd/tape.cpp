@@ -79,7 +79,7 @@ bool saves_operand(const OpDef& op, size_t i, uint32_t reads) {
 Ref<GradNode> begin_node(const Call& call) {
     Ref<GradNode> node(new GradNode);
     node->op = call.op;
-    node->room(node->edges, call.operand_count).resize(call.operand_count);
+    node->reserve_inline(node->edges, call.operand_count).resize(call.operand_count);
     return node;
 }
 
@@ -89,9 +89,9 @@ void finish_node(GradNode& node, const Call& call, const Ref<Tensor>* before) {
     if (__builtin_expect(thread_settings.forward_only, 0)) node.forward_only = true;
     uint32_t reads = formula_reads(op, [&](size_t k) { return static_cast<bool>(node.edges[k].node); });
     const size_t n = call.operand_count;
-    node.room(node.saved, n).resize(n);
-    node.room(node.operand_meta, n);
-    node.room(node.operand_kind, n);
+    node.reserve_inline(node.saved, n).resize(n);
+    node.reserve_inline(node.operand_meta, n);
+    node.reserve_inline(node.operand_kind, n);
     const bool is_view = op.kind == Kind::View;
     if (is_view || op.kind == Kind::Contraction) node.layouts.resize(n);
     for (size_t i = 0; i < n; ++i) {
@@ -100,7 +100,7 @@ void finish_node(GradNode& node, const Call& call, const Ref<Tensor>* before) {
             node.operand_kind.emplace_back(uint8_t{operand.is_scalar ? uint8_t{1} : uint8_t{2}});
             node.operand_meta.emplace_back();
             if (!operand.is_scalar) continue;
-            if (node.scalars.empty()) node.room(node.scalars, n).resize(n);
+            if (node.scalars.empty()) node.reserve_inline(node.scalars, n).resize(n);
             node.scalars[i] = operand.scalar;
             continue;
         }
@@ -118,7 +118,8 @@ void finish_node(GradNode& node, const Call& call, const Ref<Tensor>* before) {
         node.saved[i] = save(before && before[i] ? *before[i] : *operand.tensor, false, 0);
         node.saves = true;
     }
-    if (call.param_count) node.room(node.params, call.param_count).assign(call.params, call.params + call.param_count);
+    if (call.param_count)
+        node.reserve_inline(node.params, call.param_count).assign(call.params, call.params + call.param_count);
     if (capture_sources && capture_source_hook) capture_source_hook(&node.source);
     node.mark = call_mark;
     if (anomaly.enabled) note_stack(node);
@@ -131,7 +132,7 @@ void save_outputs(GradNode& node, const Ref<Tensor>* results, size_t count) {
         !(formula_reads(*node.op, [&](size_t i) { return static_cast<bool>(node.edges[i].node); }) & 1))
         return;
     const bool all = node.op->vjp_saves_out == OpDef::Reads::All;
-    node.room(node.outputs, count);
+    node.reserve_inline(node.outputs, count);
     for (size_t i = 0; i < count; ++i)
         node.outputs.push_back(
             all || !is_floating(results[i]->dtype) ? save(*results[i], true, static_cast<uint32_t>(i)) : SavedTensor());
@@ -263,7 +264,7 @@ void record(Call& call, Ref<Tensor>* results, Tensor* inplace) {
         set_history(*inplace, node, 0);
         return;
     }
-    node->room(node->result_meta, call.result_count);
+    node->reserve_inline(node->result_meta, call.result_count);
     for (size_t i = 0; i < call.result_count; ++i) {
         node->result_meta.emplace_back(results[i]->sizes, results[i]->dtype, home_of(*results[i]));
         if (is_floating(results[i]->dtype) || is_complex(results[i]->dtype))

@@ -120,9 +120,10 @@ struct GradNode {
     static void* operator new(size_t) { return Freelist<GradNode>::take(); }
     static void operator delete(void* memory) { Freelist<GradNode>::give(memory); }
 
-    // Room for so many elements of a vector that has none yet, within the node while there is some.
+    // Memory for so many elements of a vector that has none yet: of the node while there is some, else of the heap.
     template <class T>
-    LentVector<T>& room(LentVector<T>& vector, size_t count) {
+    LentVector<T>& reserve_inline(LentVector<T>& vector, size_t count) {
+        static_assert(alignof(T) <= 8);
         const size_t bytes = (count * sizeof(T) + 7) & ~size_t{7};
         if (__builtin_expect(bytes > kBytes - used_, 0)) {
             vector.reserve(count);

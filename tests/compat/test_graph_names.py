@@ -6,6 +6,7 @@ here, and what was in `tf.layers` and `tf.contrib` of tensorflow 1.15.
 
 import importlib
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -21,11 +22,14 @@ def found(name):
     """What a name stands for; `tf` is the module here."""
     first, *rest = name.split(".")
     thing = tf if first == "tf" else minitensor
-    for part in rest:
+    for depth, part in enumerate(rest, 1):
         try:
             thing = getattr(thing, part)
         except AttributeError:
-            thing = importlib.import_module(f"{thing.__name__}.{part}")
+            module = f"{thing.__name__}.{part}"
+            if depth == len(rest):
+                return find_spec(module)  # not imported: the alias refuses where PyTorch was imported before
+            thing = importlib.import_module(module)
     return thing
 
 

@@ -49,7 +49,7 @@ def scaled_mm(
 ) -> Tensor:
     """Return ``(scale_a * mat_a) @ (scale_b * mat_b) + bias`` of float8 matrices ``[M, K]`` and ``[K, N]``.
 
-    Sums are taken in float32 and rounded once, to ``output_dtype``, by default that of ``mat_a``. A scale is float32:
+    Sums are taken in float32 and rounded once, to ``output_dtype``; None is that of ``mat_a``. A scale is float32:
     of one element (``ScalingType.TensorWise``), or both have one for each row of ``mat_a`` and column of ``mat_b``
     (``RowWise``). ``bias`` is ``[N]``. Blocks with scales, which only GPUs have in PyTorch, are a NotImplementedError;
     ValueError for scales that don't fit. ``use_fast_accum`` changes nothing.

@@ -175,9 +175,11 @@ class Group:
         if is_trivial(p):
             return Decision.allow()
         if self.window:
-            return Refused.OTHER_PLACE.because("the window of an array that may be written in place is computed first")
+            return Refused.LITTLE_GAINED.because(
+                "the window of an array that may be written in place is computed first"
+            )
         if self.reads_in_order and not _widens(p):
-            return Refused.OTHER_PLACE.because("all of it is reduced, one element after the other", p.shape.nbytes)
+            return Refused.OTHER_LOOP.because("all of it is reduced, one element after the other", p.shape.nbytes)
         if _joins_many(p):
             why = f"each element would be looked for among {len(p.operands)} arrays"
             return Refused.COMPUTED_AGAIN.because(why, p.shape.nbytes)
@@ -245,7 +247,7 @@ class Group:
         if any(root.is_tuple for root in (*self.roots, *other.roots)):
             return Refused.NO_KERNEL.because("one of them gives a tuple")
         if self.takes_no_others or other.takes_no_others:
-            return Refused.OTHER_LOOP.because("one writes the parts of its result by loops of their own")
+            return Refused.LITTLE_GAINED.because("one writes the parts of its result by loops of their own")
         if len(self.members) + len(other.members) > MAX_MEMBERS:
             return Refused.TOO_LARGE.because("the fusion would be too large")
         mine, theirs = self.reads, other.reads

@@ -124,7 +124,7 @@ def row_reduction(i: Instruction) -> Decision:
     if not dimensions or dimensions != list(range(len(x.dims) - len(dimensions), len(x.dims))):
         return Refused.OTHER_LOOP.because("it does not reduce exactly the last dimensions", 0)
     if reduces_scattered(i):
-        return Refused.OTHER_PLACE.because("all of it is reduced, one element after the other", x.shape.nbytes)
+        return Refused.OTHER_LOOP.because("all of it is reduced, one element after the other", x.shape.nbytes)
     if prod(x.dims[d] for d in dimensions) < 2:
         return Refused.LITTLE_GAINED.because("a row has less than two elements", 0)
     return Refused.NO_KERNEL.unless(init.opcode == "constant", "its initial value is not a constant", 0)
