@@ -19,6 +19,8 @@ from benchmarks.case import Timed, load_cases
 
 # Before a round: OpenMP's threads, those of the contender before, spin for some milliseconds after their last work.
 SETTLE = 0.02
+# Calls before the first that counts.
+WARM = 5
 
 
 class Worker:
@@ -111,9 +113,11 @@ def _shortest(timed: Timed, number: int, seconds: float) -> float:
 
 def _calibrate(timed: Timed, min_time: float) -> int:
     """Warm up, and return how many iterations take about ``min_time``."""
-    seconds = timed.seconds(1)  # compiles
     if isinstance(timed.batch, int) and timed.batch == 1:
+        timed.seconds(1)
         return 1
+    # The first calls record and compile, the second one of an optimizer's step again.
+    timed.seconds(WARM)
     if timed.batch:
         timed.seconds(2 * timed.batch)
     number = 1

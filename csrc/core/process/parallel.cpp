@@ -21,6 +21,7 @@
 #include "core/error.h"
 #include "core/process/fork.h"
 #include "core/process/interrupt.h"
+#include "core/process/thread_trial.h"
 
 namespace mt {
 
@@ -301,6 +302,7 @@ class Pool {
     }
 
     Demand demand;
+    ThreadTrial trial;
 
   private:
     bool awake(int64_t wanted) const {
@@ -523,10 +525,15 @@ void parallel_for(int64_t n, int64_t grain, RangeFn fn, void* ctx, int64_t grain
         return;
     }
     auto begin = Demand::Clock::now();
-    const bool may_wake = workers.demand.high(begin);
+    const bool frequent = workers.demand.high(begin);
+    const auto choice = workers.trial.begin({reinterpret_cast<const void*>(fn), n, grain, grains}, begin, frequent);
+    const bool may_wake = frequent || choice == ThreadTrial::Choice::kWake;
     // What it costs to wake somebody up is no work: it would go on being a reason for itself.
-    if (!workers.run(n, grain, step, chunks, fn, ctx, may_wake, &begin)) run_alone(n, grain, fn, ctx);
-    workers.demand.note(begin, Demand::Clock::now());
+    const bool alone = choice == ThreadTrial::Choice::kAlone;
+    if (alone || !workers.run(n, grain, step, chunks, fn, ctx, may_wake, &begin)) run_alone(n, grain, fn, ctx);
+    const auto end = Demand::Clock::now();
+    workers.demand.note(begin, end);
+    workers.trial.end(end);
 }
 
 void check_interrupt() {
