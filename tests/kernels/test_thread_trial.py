@@ -85,7 +85,7 @@ def program(library: ctypes.CDLL) -> Iterator[Program]:
 
 def _settled(program: Program, loops: Callable[[], object]) -> int:
     """What is chosen after a trial."""
-    ends = program.now + 5e6
+    ends = program.now + 20e6
     while program.now < ends:
         loops()
     return program.loop((5, 1), (5, 1))
@@ -133,31 +133,31 @@ def test_what_changes_is_found_out_again(program: Program) -> None:
     """As where a virtual machine's CPUs move."""
     near, far = (6.0, 2.0), (12.0, 8.0)
     assert _settled(program, lambda: program.loop((10, 2), near)) == TOGETHER
-    program.run(500, (10, 2), far)
+    program.run(1600, (10, 2), far)
     assert program.loop((10, 2), far) == ALONE
-    program.run(500, (10, 2), near)
+    program.run(1600, (10, 2), near)
     assert program.loop((10, 2), near) == TOGETHER
 
 
 def test_trials_take_little_time(program: Program) -> None:
     """In each of them half of the time goes one way."""
-    shares = program.run(2000, (10, 2), (15, 3))
+    shares = program.run(4000, (10, 2), (15, 3))
     assert shares[ALONE] > 98.5
     assert 0.2 < shares[WAKE] < 1.5
-    program.run(500, (10, 2), (5, 2))
-    assert program.run(2000, (10, 2), (5, 2))[TOGETHER] > 98
+    program.run(1600, (10, 2), (5, 2))
+    assert program.run(4000, (10, 2), (5, 2))[TOGETHER] > 98
 
 
 def test_rare_loops_are_not_tried(program: Program) -> None:
     program.frequent = False
-    assert set(program.run(500, (10, 200), (1, 1))) == {UNKNOWN}
+    assert set(program.run(1600, (10, 200), (1, 1))) == {UNKNOWN}
 
 
 def test_a_trial_without_loops_is_abandoned(program: Program) -> None:
     """The verdict before it stays, and the next trial comes soon."""
     assert _settled(program, lambda: program.loop((10, 2), (6, 2))) == TOGETHER
-    program.now += 1e9
-    assert program.loop((10, 30_000), (10, 2)) == ALONE, "no trial began"
+    program.now += 3e9
+    assert program.loop((10, 40_000), (10, 2)) == ALONE, "no trial began"
     assert program.loop((10, 2), (10, 2)) == TOGETHER
-    program.run(500, (6, 2), (10, 2))
+    program.run(150, (6, 2), (10, 2))
     assert program.loop((6, 2), (10, 2)) == ALONE

@@ -132,6 +132,8 @@ bool spin_until(Ready ready, bool spin) {
 // To wake up a thread costs its caller about 10 us, and the thread is there after 20 to 80 us. A loop of at most so
 // many grains takes no longer by itself.
 constexpr int64_t kBriefGrains = 16;
+// Where a loop of at most so many grains is faster, on one thread or on several, is tried out.
+constexpr int64_t kTriedGrains = 64;
 // So much work in brief loops is worth being woken up for, and so much of it counts.
 constexpr std::chrono::microseconds kEnoughDemand{60}, kMostDemand{240};
 // What brief loops took is forgotten by so much of the time that passes: where they take less of it, nobody is woken
@@ -519,15 +521,16 @@ void parallel_for(int64_t n, int64_t grain, RangeFn fn, void* ctx, int64_t grain
     const int64_t step = ((parts - 1) / std::min(threads, parts) + 1) * grain;
     const int64_t chunks = (n - 1) / step + 1;
     Pool& workers = pool();
-    const bool brief = grains == 0 ? grain > 1 && parts <= kBriefGrains : grains <= kBriefGrains;
-    if (!brief || wakes_threads_always()) {
+    const int64_t of_work = grains != 0 ? grains : grain > 1 ? parts : INT64_MAX;
+    if (of_work > kTriedGrains || wakes_threads_always()) {
         if (!workers.run(n, grain, step, chunks, fn, ctx, true)) run_alone(n, grain, fn, ctx);
         return;
     }
+    const bool brief = of_work <= kBriefGrains;
     auto begin = Demand::Clock::now();
     const bool frequent = workers.demand.high(begin);
     const auto choice = workers.trial.begin({reinterpret_cast<const void*>(fn), n, grain, grains}, begin, frequent);
-    const bool may_wake = frequent || choice == ThreadTrial::Choice::kWake;
+    const bool may_wake = !brief || frequent || choice == ThreadTrial::Choice::kWake;
     // What it costs to wake somebody up is no work: it would go on being a reason for itself.
     const bool alone = choice == ThreadTrial::Choice::kAlone;
     if (alone || !workers.run(n, grain, step, chunks, fn, ctx, may_wake, &begin)) run_alone(n, grain, fn, ctx);

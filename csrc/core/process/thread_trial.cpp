@@ -97,8 +97,8 @@ void ThreadTrial::decide(Time now) {
     }
     // Threads that save less than that aren't worth their processors.
     if (alone > 0) verdict_.store(together < alone * 31 / 32 ? Choice::kTogether : Choice::kAlone);
-    // The time of one that was abandoned was mostly something else's.
-    const Clock::duration took = std::min<Clock::duration>(now - began_, 2 * kWindows * kWindow);
+    // The time of one that was abandoned was something else's.
+    const Clock::duration took = window_ < kWindows ? Clock::duration(kWindow) : now - began_;
     next_.store((now + kPause * took).time_since_epoch().count(), std::memory_order_relaxed);
     trying_.store(false, std::memory_order_relaxed);
 }

@@ -49,7 +49,7 @@ class ThreadTrial {
     // begin of a window doesn't count: threads wake up, and caches fill.
     static constexpr int kWindows = 8;
     static constexpr int kLoops = 8;
-    static constexpr std::chrono::microseconds kWindow{400}, kSettled{100};
+    static constexpr std::chrono::microseconds kWindow{1500}, kSettled{300};
     // A window that takes longer has no such loops any more.
     static constexpr std::chrono::milliseconds kAbandoned{20};
     // A trial is made again after so many times its own time: if one of the two ways takes half as long again as the
