@@ -1,4 +1,4 @@
-"""Convolutions and their gradients as HLO for GPUs, in the orders of csrc/kernels/cpu/conv/{conv,depthwise}.cpp.
+"""Convolutions and their gradients as HLO for GPUs, in the orders of csrc/kernels/cpu/conv/{conv_*,depthwise}.cpp.
 
 How the CPU cuts its work into blocks shows in the order of the gradients' sums, so it is here too. Matrices of patches
 are made of broadcasts, reshapes and slices (`slide`): a product finds their elements where it reads them.
