@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,7 +9,9 @@ from minitensor import _C
 from minitensor._functions.checked import checked, checked_method, overridable_property
 from minitensor._functions.torch_function import NOT_OVERRIDDEN, torch_function
 from minitensor._jit import hooks
+from minitensor._tensor import pickling
 from minitensor._tensor.copying import copy_tensor, deepcopy_tensor
+from minitensor._tensor.pickling import NOT_IN_NUMPY, reduce_tensor
 from minitensor._warning import warn
 from minitensor.composite import COMPOSITES
 from minitensor.composite.complex import imag, real
@@ -22,6 +23,11 @@ from minitensor.ops.elementwise import cast, clone, copy, fill
 from minitensor.ops.movement import view_
 
 Tensor = _C.Tensor
+
+# Pickles of earlier versions name these here.
+_rebuild, _rebuild_on, _rebuild_meta = pickling._rebuild, pickling._rebuild_on, pickling._rebuild_meta
+_rebuild_bfloat16, _rebuild_bits = pickling._rebuild_bfloat16, pickling._rebuild_bits
+_rebuild_strided = pickling._rebuild_strided
 
 
 def attach(name: str, function: Any) -> None:
@@ -179,8 +185,6 @@ _ELEMENTS = (
     _C.float16, _C.bfloat16, _C.float32, _C.float64, _C.complex64, _C.complex128, _C.float8_e4m3fn, _C.float8_e4m3fnuz,
     _C.float8_e5m2, _C.float8_e5m2fnuz, _C.float8_e8m0fnu,
 )  # fmt: skip
-# These are pickled as the integers with the same bits.
-_NOT_IN_NUMPY = {_C.bfloat16: _C.int16} | {dtype: _C.uint8 for dtype in _ELEMENTS if dtype.name.startswith("float8")}
 _DTYPE_OF_TYPE = {f"{_C.type_name(dtype)}Tensor": dtype for dtype in _ELEMENTS}
 
 
@@ -261,7 +265,7 @@ def numpy(self: Any, *, force: bool = False) -> Any:
         raise TypeError(
             "can't convert meta device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
         )
-    if self.dtype in _NOT_IN_NUMPY:
+    if self.dtype in NOT_IN_NUMPY:
         raise TypeError(f"Got unsupported ScalarType {_C.type_name(self.dtype)}")
     if self.device.type in ("cuda", "jit_gpu") and force:
         self = self.detach().cpu()
@@ -428,62 +432,6 @@ attach(
 # ---- Python's protocols
 
 
-def _rebuild(cls: Any, array: Any, requires_grad: bool) -> Any:
-    return Tensor._as_subclass(cls, _C.tensor_from_data(array, None, None, True), requires_grad)
-
-
-def _rebuild_bfloat16(cls: Any, array: Any, requires_grad: bool) -> Any:
-    bits = _C.tensor_from_data(array, None, None, True)
-    return Tensor._as_subclass(cls, view_dtype(bits, _C.bfloat16), requires_grad)
-
-
-def _rebuild_bits(dtype: Any, cls: Any, array: Any, requires_grad: bool) -> Any:
-    bits = _C.tensor_from_data(array, None, None, True)
-    return Tensor._as_subclass(cls, view_dtype(bits, dtype), requires_grad)
-
-
-def _rebuild_on(device: str, rebuild: Any, cls: Any, array: Any, requires_grad: bool) -> Any:
-    """What was on a GPU goes back there, if it is there."""
-    made = rebuild(cls, array, False).to(_C.device(device))
-    return made.requires_grad_(requires_grad)
-
-
-def _rebuild_strided(rebuild: Any, cls: Any, array: Any, size: Any, stride: Any, requires_grad: bool) -> Any:
-    """What did not lie in row-major order: the array has all the memory between its first and last element."""
-    flat = rebuild(Tensor, array, False)
-    return Tensor._as_subclass(cls, _C.over_storage(flat, flat.dtype, 0, size, stride), requires_grad)
-
-
-def _rebuild_meta(cls: Any, size: Any, stride: Any, dtype: Any, requires_grad: bool) -> Any:
-    from minitensor.composite.creation import empty_strided
-
-    return Tensor._as_subclass(cls, empty_strided(size, stride, dtype=dtype, device="meta"), requires_grad)
-
-
-def _reduce(self: Any) -> Any:
-    rebuild, parts = _reduce_contents(self)
-    attributes = self.__getstate__()
-    return (rebuild, parts) if attributes is None else (rebuild, parts, attributes)
-
-
-def _reduce_contents(self: Any) -> Any:
-    if self.device.type == "meta":
-        return _rebuild_meta, (self.__class__, tuple(self.shape), self.stride(), self.dtype, self.requires_grad)
-    if self.device.type in ("cuda", "jit_gpu"):
-        rebuild, parts = _reduce_contents(self.detach().cpu().as_subclass(type(self)))
-        return _rebuild_on, (str(self.device), rebuild, *parts[:-1], self.requires_grad)
-    data = self.detach()
-    if not self.is_contiguous() and self.numel() and self.device.type == "cpu":
-        count = 1 + sum((n - 1) * s for n, s in zip(self.shape, self.stride(), strict=True))
-        rebuild, (_, array, _) = _reduce_contents(data.as_strided((count,), (1,)).as_subclass(Tensor))
-        return _rebuild_strided, (rebuild, type(self), array, tuple(self.shape), self.stride(), self.requires_grad)
-    if self.dtype in _NOT_IN_NUMPY:
-        bits = view_dtype(data, _NOT_IN_NUMPY[self.dtype]).numpy()
-        rebuild = _rebuild_bfloat16 if self.dtype is _C.bfloat16 else functools.partial(_rebuild_bits, self.dtype)
-        return rebuild, (type(self), bits, self.requires_grad)
-    return _rebuild, (type(self), data.numpy(), self.requires_grad)
-
-
 def _div(self: Any, other: Any) -> Any:
     return self / other
 
@@ -523,7 +471,7 @@ def _repr(self: Any) -> str:
 for _name, _function in {
     "__copy__": copy_tensor,
     "__deepcopy__": deepcopy_tensor,
-    "__reduce__": _reduce,
+    "__reduce__": reduce_tensor,
     "__div__": _div,
     "__rdiv__": _rdiv,
     "__idiv__": _idiv,
