@@ -1,7 +1,5 @@
 #include "autograd/node_hooks.h"
 
-#include <algorithm>
-
 #include "core/error.h"
 #include "dispatch/call.h"
 
@@ -89,22 +87,17 @@ void run_prehooks(const GradNode& node, Gradients& gradients) {
     }
 }
 
-bool makes_tensors_of_numbers(const OpDef& op) {
-    static constexpr std::string_view names[] = {"add", "sub", "mul", "div", "where"};
-    return std::find(std::begin(names), std::end(names), op.name) != std::end(names);
-}
-
 bool shows_edge(const GradNode& node, size_t position) {
     // The view's old content comes first, which in the write's own node is operand `view_operand`.
     if (node.type == GradNode::Type::CopySlices && position > 0 && node.write)
         return shows_edge(*node.write->inner, position <= node.write->view_operand ? position - 1 : position);
     if (node.type != GradNode::Type::Op || position >= node.operand_kind.size()) return true;
-    if (node.operand_kind[position] == 1) return makes_tensors_of_numbers(*node.op);
+    if (node.operand_kind[position] == 1) return node.op->numbers_as_tensors;
     const DType dtype = node.operand_meta[position].dtype;
     if (node.operand_kind[position] == 2 || is_floating(dtype) || is_complex(dtype)) return true;
     // Integers and bools are operands like others in arithmetic, and elsewhere places and masks.
-    return node.op->operand_list ||
-           (node.op->kind == Kind::Elementwise && node.op->name != "where" && node.op->name != "masked_fill");
+    if (node.op->predicate >= 0) return position != static_cast<size_t>(node.op->predicate);
+    return node.op->operand_list || node.op->kind == Kind::Elementwise;
 }
 
 void run_posthooks(const GradNode& node, Gradients& computed, const Gradients& given) {

@@ -16,8 +16,6 @@ void run_posthooks(const GradNode& node, Gradients& computed, const Gradients& g
 // Whether hooks and `next_functions` show the edge at `position`: not of indices and masks, and of numbers only where
 // PyTorch makes tensors of them.
 bool shows_edge(const GradNode& node, size_t position);
-// Whether PyTorch makes a tensor of a number that the op gets.
-bool makes_tensors_of_numbers(const OpDef& op);
 void run_post_accumulate_hooks(const GradNode& node, Tensor& leaf);
 
 PyRef wrapped(Ref<Tensor> tensor);

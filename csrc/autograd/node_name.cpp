@@ -5,32 +5,20 @@ namespace mt {
 
 namespace {
 
-// What PyTorch calls the nodes of ops whose names differ from its own.
-std::string_view special_name(const GradNode& node) {
-    static constexpr std::pair<std::string_view, std::string_view> names[] = {
-        {"cast", "ToCopyBackward0"}, {"copy", "CopyBackwards"},          {"max_dim", "MaxBackward0"},
-        {"min_dim", "MinBackward0"}, {"amax", "AmaxBackward0"},          {"nll_loss", "NllLossBackward0"},
-        {"fill", "FillBackward0"},   {"conj_physical", "ConjBackward0"}, {"_row_major", "CloneBackward0"},
-    };
-    for (auto [op, name] : names)
-        if (node.op->name == op) return name;
-    if (node.op->name == "matmul" && node.operand_meta.size() == 2) {
-        // PyTorch's matmul is these; broadcast products are not one op there.
-        size_t x = node.operand_meta[0].sizes.size(), y = node.operand_meta[1].sizes.size();
-        if (x == 1 && y == 1) return "DotBackward0";
-        if (x == 2 && y == 1) return "MvBackward0";
-        if (x == 2 && y == 2) return "MmBackward0";
-        if (x == 3 && y == 3) return "BmmBackward0";
+bool holds(const NodeName& name, const GradNode& node) {
+    if (!name.ranks.empty()) {
+        if (name.ranks.size() != node.operand_meta.size()) return false;
+        for (size_t i = 0; i < name.ranks.size(); ++i)
+            if (node.operand_meta[i].sizes.size() != name.ranks[i]) return false;
+        return true;
     }
-    return {};
-}
-
-// PyTorch numbers the overloads: 0 without dim, 1 with it.
-bool is_dim_overload(const GradNode& node) {
-    static constexpr std::string_view names[] = {"sum", "mean", "prod", "squeeze"};
-    for (std::string_view name : names)
-        if (node.op->name == name) return !node.params.empty() && !node.params[0].is_none();
-    return false;
+    if (name.operand >= 0) {
+        const auto operand = static_cast<size_t>(name.operand);
+        return (operand < node.operand_kind.size() && node.operand_kind[operand] == 0) == name.given;
+    }
+    if (name.param < 0) return true;
+    const auto param = static_cast<size_t>(name.param);
+    return (param < node.params.size() && !node.params[param].is_none()) == name.given;
 }
 
 }  // namespace
@@ -45,7 +33,8 @@ std::string node_name(const GradNode& node) {
         PyErr_Clear();
         return "PythonBackward";
     }
-    if (std::string_view special = special_name(node); !special.empty()) return std::string(special);
+    for (const NodeName& name : node.op->node_names)
+        if (holds(name, node)) return name.name;
     // log_softmax -> LogSoftmaxBackward0
     std::string name;
     bool upper = true;
@@ -57,7 +46,7 @@ std::string node_name(const GradNode& node) {
         name += upper && c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c;
         upper = false;
     }
-    return name + (is_dim_overload(node) ? "Backward1" : "Backward0");
+    return name + "Backward0";
 }
 
 }  // namespace mt

@@ -212,7 +212,7 @@ bool only_inference(const Call& call) {
     bool any = false;
     for (size_t i = 0; i < call.operand_count; ++i) {
         const Operand& operand = call.operands[i];
-        if (operand.tensor ? !operand.tensor->is_inference : operand.is_scalar && makes_tensors_of_numbers(*call.op))
+        if (operand.tensor ? !operand.tensor->is_inference : operand.is_scalar && call.op->numbers_as_tensors)
             return false;
         any |= operand.tensor != nullptr;
     }

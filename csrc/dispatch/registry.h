@@ -37,6 +37,15 @@ struct ArgSpec {
 // What a call has room for.
 inline constexpr size_t kMaxCallParams = 12, kMaxCallArgs = 20;
 
+// One of the names that PyTorch gives an op's backward node, for the calls that it holds for: those whose operand is a
+// tensor, or whose parameter is given; with `!given` the others; or those with operands of so many dimensions.
+struct NodeName {
+    std::string name;
+    int operand = -1, param = -1;
+    bool given = true;
+    std::vector<size_t> ranks;
+};
+
 struct OpDef {
     int id = 0;
     std::string name;
@@ -65,6 +74,9 @@ struct OpDef {
     std::vector<uint32_t> vjp_reads;
     CastTo autocast[2] = {};  // on the CPU, and on a GPU
     bool compilable = false;
+    std::vector<NodeName> node_names;  // the first that holds; none does: made of the op's name
+    bool numbers_as_tensors = false;   // PyTorch makes a tensor of a number among the operands
+    int predicate = -1;                // the operand that chooses, and is no part of the arithmetic
     bool fallible = false;  // a call may fail by the values of its operands; of an elementwise op, one on integers
     bool differentiable() const { return vjp != nullptr; }
 };

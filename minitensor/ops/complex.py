@@ -36,6 +36,7 @@ conj_physical: Op = elementwise(
     function=False,
     method=False,
     complex_lower=True,
+    grad_fn="ConjBackward0",
 )
 
 

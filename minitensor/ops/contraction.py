@@ -57,6 +57,8 @@ matmul = contraction(
     lower=lambda b, x, y: b.matmul_broadcast(x, y),
     flops=lambda elements, x, _y: 2 * elements * x[-1],
     vjp=holomorphic(_matmul_vjp),
+    # Products that broadcast are several ops in PyTorch.
+    grad_fn={(1, 1): "DotBackward0", (2, 1): "MvBackward0", (2, 2): "MmBackward0", (3, 3): "BmmBackward0"},
     reads=("y", "x"),
 )
 

@@ -231,6 +231,7 @@ add = _binary(
     lower=lambda b, x, y: b.or_(x, y) if x.shape.dtype == "pred" else b.add(x, y),
     vjp=lambda g, _out, _x, _y: (g, g),
     complex_lower=True,
+    numbers_as_tensors=True,
     wide_operand=1,
 )
 sub = _binary(
@@ -239,6 +240,7 @@ sub = _binary(
     lower=lambda b, x, y: b.subtract(x, y),
     vjp=lambda g, _out, _x, _y: (g, lambda: -g),
     complex_lower=True,
+    numbers_as_tensors=True,
     wide_operand=1,
 )
 mul = _binary(
@@ -249,6 +251,7 @@ mul = _binary(
     aliases=("multiply",),
     reads=("y", "x"),
     complex_lower=True,
+    numbers_as_tensors=True,
     wide_operand=1,
 )
 div = _binary(
@@ -259,6 +262,7 @@ div = _binary(
     aliases=("divide", "true_divide"),
     reads=("y", "x y"),
     complex_lower=True,
+    numbers_as_tensors=True,
     wide_operand=1,
 )
 maximum = _of_tensors(
@@ -305,6 +309,7 @@ remainder = _binary(
     lower=_division("remainder"),
     vjp=lambda g, _out, x, y: (g, lambda: -g * floor_divide(x, y)),
     reads=("", "x y"),
+    grad_fn={"other": "RemainderBackward1"},
 )
 
 # Exponents that are multiplications and square roots, exactly as the eager kernel computes them. All but 3.0 are
@@ -368,6 +373,7 @@ def _nothing_below(x: Any, y: Any) -> Any:
 pow = elementwise(
     "pow(Tensor|Scalar input, Tensor|Scalar exponent)", "input to the power of exponent.",
     autocast=("", "float32"), lower=_pow_lower, vjp=_pow_vjp, reads=("x y", "out x y"),
+    grad_fn={"!input": "PowBackward2", "exponent": "PowBackward1"},
 )  # fmt: skip
 
 eq = _relation("eq", "Whether the two are equal.", lower=lambda b, x, y: b.compare(x, y, "EQ"), complex_lower=True)
@@ -413,6 +419,7 @@ where: Op = elementwise(
     inplace=False,
     complex_lower=True,
     predicate=0,
+    numbers_as_tensors=True,
 )
 
 
@@ -437,6 +444,7 @@ clamp = elementwise(
     "Each element brought into [min, max]; NaN stays.",
     lower=_clamp_lower,
     vjp=_clamp_vjp,
+    grad_fn="ClampBackward1",
 )
 
 # ---- conversions and copies
@@ -450,6 +458,7 @@ cast = elementwise(
     inplace=False,
     vjp=lambda g, _out, _x, dtype: g,
     complex_lower=True,
+    grad_fn="ToCopyBackward0",
 )
 clone: Op = elementwise(
     "clone(Tensor input)",
@@ -466,6 +475,7 @@ row_major: Op = elementwise(
     vjp=lambda g, _out, _x: g,
     inplace=False,
     complex_lower=True,
+    grad_fn="CloneBackward0",
 )
 
 
@@ -494,4 +504,5 @@ copy: Op = elementwise(
     method=False,
     why="it is recorded as an assignment",
     overwrites=True,
+    grad_fn="CopyBackwards",
 )

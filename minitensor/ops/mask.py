@@ -25,6 +25,7 @@ masked_fill: Op = movement(
     vjp=lambda g, _out, _x, mask, _value: (
         lambda: masked_fill(g, mask, 0), None, lambda: masked_fill(g, mask.logical_not(), 0)
     ),
+    predicate=1, grad_fn={"value": "MaskedFillBackward1"},
 )  # fmt: skip
 masked_scatter: Op = movement(
     "masked_scatter(Tensor input, Tensor mask, Tensor source)",

@@ -127,6 +127,7 @@ transpose: Op = view(
 squeeze = view(
     "squeeze(Tensor input, int[]? dim=None)", "Dimensions of size 1 dropped.",
     vjp=lambda g, _out, _x, _dim: g if g.shape == _x.shape else _like_input(g, _out, _x),
+    grad_fn={"dim": "SqueezeBackward1"},
 )  # fmt: skip
 unsqueeze = view("unsqueeze(Tensor input, int dim)", "A dimension of size 1 added.", vjp=_like_input)
 select: Op = view(

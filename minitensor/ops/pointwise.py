@@ -187,6 +187,7 @@ xlogy = elementwise(
         lambda: g * (x / y),
     ),
     namespaces=("special",),
+    grad_fn={"!input": "XlogyBackward1", "!other": "XlogyBackward2"},
 )
 xlog1py = elementwise(
     "xlog1py(Tensor|Scalar input, Tensor|Scalar other)",
@@ -238,6 +239,7 @@ lerp = elementwise(
         lambda: g * (end - x),
     ),
     wide_number=2,
+    grad_fn={"weight": "LerpBackward1"},
 )
 
 # ---- activations, whose public forms are in nn.functional
@@ -388,6 +390,7 @@ copysign = _scalar_binary(
     "copysign",
     "input's magnitude with other's sign.",
     lambda g, out, x, _y: (lambda: g * _copysign_sign(out, x), lambda: g * 0),
+    grad_fn={"!other": "CopysignBackward1"},
 )
 hypot = binary(
     "hypot",
@@ -450,6 +453,7 @@ fmod = _scalar_binary(
     raises=True,
     reads=("", "x y"),
     refuse=_refuse_division,
+    grad_fn={"other": "FmodBackward1"},
 )
 
 # ---- with numbers
@@ -506,6 +510,7 @@ clamp_tensor = elementwise(
     "Each element brought into [min, max]; NaN stays.",
     lower=called("_clamp_tensor"),
     vjp=_clamp_tensor_vjp,
+    grad_fn="ClampBackward0",
 )
 
 # ---- four operands, one a number

@@ -172,12 +172,14 @@ sum = reduction(
     autocast=("", "float32"),
     lower=lambda b, x, dim, keepdim, dtype: b.reduce_dims(b.to_dtype(x, b.result.dtype), "add", dim, keepdim),
     vjp=_sum_vjp,
+    grad_fn={"dim": "SumBackward1"},
 )  # fmt: skip
 prod = reduction(
     "prod(Tensor input, int? dim=None, bool keepdim=False, *, dtype? dtype=None)",
     "The product along dim, or of all elements.",
     autocast=("float32", "float32"),
     vjp=_prod_vjp,
+    grad_fn={"dim": "ProdBackward1"},
 )
 prod_backward: Op = reduction(
     "_prod_backward(Tensor grad, Tensor input, int dim)",
@@ -189,6 +191,7 @@ mean = reduction(
     "The arithmetic mean over the given dimensions, or over all.",
     lower=_mean_lower,
     vjp=_mean_vjp,
+    grad_fn={"dim": "MeanBackward1"},
 )
 amax = reduction(
     f"amax({_ARGS})",
@@ -264,11 +267,13 @@ max_dim = reduction(
     "max_dim(Tensor input, int dim, bool keepdim=False)",
     "The largest elements along dim and their indices.",
     vjp=lambda g, places, _x, dim, keepdim: selected_vjp(g, places, _x, dim, keepdim), function=False, method=False,
+    grad_fn="MaxBackward0",
 )  # fmt: skip
 min_dim = reduction(
     "min_dim(Tensor input, int dim, bool keepdim=False)",
     "The smallest elements along dim and their indices.",
     vjp=lambda g, places, _x, dim, keepdim: selected_vjp(g, places, _x, dim, keepdim), function=False, method=False,
+    grad_fn="MinBackward0",
 )  # fmt: skip
 
 

@@ -79,10 +79,16 @@ class Row:
     """What autocast makes of its operands on the CPU and on GPUs: "lower", "float32", the "widest" dtype among them,
     or "", nothing."""
 
+    grad_fn: str | dict[str | tuple[int, ...], str] = ""
+    """PyTorch's name of its backward node, where that is not made of the op's. Several go by the call: the name of an
+    argument stands for calls in which it is given, or a tensor, with "!" before it for the others; a tuple for operands
+    of so many dimensions. The first that holds is taken."""
+    numbers_as_tensors: bool = False
+    """Whether PyTorch makes a tensor of a number among the operands, so that its backward node has an edge for it."""
     complex_lower: bool = False
     """Whether `lower` of an elementwise op holds for complex numbers too."""
     predicate: int | None = None
-    """The operand of an elementwise op that is no part of the arithmetic, but chooses."""
+    """The operand that is no part of the arithmetic, but chooses."""
     wide_operand: int | None = None
     """The operand that floats of 16 bits are not rounded for if it is a single number: of Python, or a tensor of one
     element."""
@@ -173,6 +179,10 @@ def _define(kind: str, schema: str, doc: str, **rules: Any) -> _C.Op:
     _C.set_rules(op, row, row.vjp, saves_out, saves, _masks(row), row.compilable, row.fallible, row.kernel)
     if row.autocast != ("", ""):
         _C.set_autocast(op, row.autocast)
+    if row.grad_fn or row.numbers_as_tensors or row.predicate is not None:
+        names = row.grad_fn if isinstance(row.grad_fn, dict) else {"": row.grad_fn}
+        predicate = -1 if row.predicate is None else row.predicate
+        _C.set_node(op, [item for item in names.items() if item[1]], row.numbers_as_tensors, predicate)
     ROWS[row.name] = row
     return op
 

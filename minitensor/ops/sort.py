@@ -57,12 +57,14 @@ median_dim = index(
     "The lower of the middle elements along dim, or NaN if there is one, and where it stood.",
     raises=False,
     vjp=lambda g, places, _x, dim, keepdim: selected_vjp(g, places, _x, dim, keepdim), method=False, function=False,
+    grad_fn="MedianBackward1",
 )  # fmt: skip
 nanmedian_dim = index(
     f"nanmedian_dim(Tensor input, int dim, bool keepdim=False) {_NAMES}",
     "The lower of the middle elements along dim that are not NaN, and where it stood.",
     raises=False,
     vjp=lambda g, places, _x, dim, keepdim: selected_vjp(g, places, _x, dim, keepdim), method=False, function=False,
+    grad_fn="NanmedianBackward1",
 )  # fmt: skip
 median_all = reduction(
     "_median(Tensor input)", "The lower of the middle elements, or NaN if there is one.", vjp=_shared_vjp

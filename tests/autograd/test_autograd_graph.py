@@ -43,6 +43,41 @@ def test_names_are_pytorchs():
     assert y.grad_fn.metadata == {"note": 1}
 
 
+def test_names_and_edges_go_by_the_call():
+    """PyTorch numbers an op's overloads. Its nodes have edges for tensors, and for numbers that it makes tensors."""
+    x, y, chosen = leaf(1.0, 2.0), leaf(3.0, 4.0), mt.tensor([True, False])
+    whole = mt.tensor([1, 2])
+    calls = {
+        "pow": [("PowBackward0", 1, x**2), ("PowBackward1", 2, x**y), ("PowBackward2", 1, 2**x)],
+        "fmod": [("FmodBackward0", 1, x.fmod(2)), ("FmodBackward1", 2, x.fmod(y))],
+        "remainder": [("RemainderBackward0", 1, x % 2), ("RemainderBackward1", 2, x % y)],
+        "lerp": [("LerpBackward0", 2, x.lerp(y, 0.5)), ("LerpBackward1", 3, x.lerp(y, y))],
+        "masked_fill": [
+            ("MaskedFillBackward0", 1, x.masked_fill(chosen, 2.0)),
+            ("MaskedFillBackward1", 2, x.masked_fill(chosen, mt.tensor(2.0))),
+            ("MaskedFillBackward1", 2, x.masked_fill(chosen, mt.tensor(2))),
+        ],
+        "where": [
+            ("WhereBackward0", 2, mt.where(chosen, x, y)),
+            ("WhereBackward0", 2, mt.where(chosen, x, whole)),
+            ("WhereBackward0", 2, mt.where(chosen, x, 2)),
+        ],
+        "xlogy": [
+            ("XlogyBackward0", 2, mt.xlogy(x, y)),
+            ("XlogyBackward1", 1, mt.xlogy(2.0, x)),
+            ("XlogyBackward2", 1, mt.xlogy(x, 2.0)),
+        ],
+        "copysign": [("CopysignBackward0", 2, x.copysign(y)), ("CopysignBackward1", 1, x.copysign(2.0))],
+        "clamp": [("ClampBackward1", 1, x.clamp(0, 1)), ("ClampBackward0", 3, x.clamp(y, y))],
+        "median": [("MedianBackward0", 1, x.median()), ("MedianBackward1", 1, x.median(0).values)],
+        "matmul": [("MvBackward0", 2, x.expand(3, 2) @ x), ("BmmBackward0", 2, x.expand(4, 3, 2) @ x.expand(4, 2, 2))],
+        "add": [("AddBackward0", 2, x + 1), ("AddBackward0", 2, x + whole)],
+    }
+    for op, expected in calls.items():
+        for name, edges, result in expected:
+            assert (op, result.grad_fn.name(), len(result.grad_fn.next_functions)) == (op, name, edges)
+
+
 def test_what_is_saved_can_be_seen():
     x = leaf(1.0, 2.0)
     y = x * x.detach()

@@ -183,6 +183,49 @@ PyObject* py_set_rules(PyObject*, PyObject* args) {
     });
 }
 
+// One of a row's names of its node: (condition, name), where the condition is a tuple of numbers of dimensions, or an
+// argument's name, behind "!" for calls without it.
+NodeName node_name_from(const OpDef& op, PyObject* item) {
+    NodeName made;
+    PyObject* condition;
+    const char* name;
+    if (!PyArg_ParseTuple(item, "Os", &condition, &name)) fail_python();
+    made.name = name;
+    if (PyTuple_Check(condition)) {
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(condition); ++i)
+            made.ranks.push_back(static_cast<size_t>(to_uint64(PyTuple_GET_ITEM(condition, i))));
+        return made;
+    }
+    const char* text = PyUnicode_AsUTF8(condition);
+    if (!text) fail_python();
+    if (!*text) return made;
+    made.given = *text != '!';
+    if (!made.given) ++text;
+    for (size_t i = 0; i < op.operand_args.size(); ++i)
+        if (op.args[op.operand_args[i]].name == text) made.operand = static_cast<int>(i);
+    for (size_t i = 0; i < op.param_args.size(); ++i)
+        if (op.args[op.param_args[i]].name == text) made.param = static_cast<int>(i);
+    if (made.operand < 0 && made.param < 0) fail_value("op '" + op.name + "' has no argument '" + text + "'");
+    return made;
+}
+
+// set_node(op, names, numbers_as_tensors, predicate): what is particular about its backward node
+PyObject* py_set_node(PyObject*, PyObject* args) {
+    return guarded([&]() -> PyObject* {
+        PyObject *object, *names;
+        int numbers_as_tensors, predicate;
+        if (!PyArg_ParseTuple(args, "OOpi:set_node", &object, &names, &numbers_as_tensors, &predicate)) return nullptr;
+        OpDef& op = def_of(object);
+        PyRef sequence = checked(PySequence_Tuple(names));
+        op.node_names.clear();
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(sequence.get()); ++i)
+            op.node_names.push_back(node_name_from(op, PyTuple_GET_ITEM(sequence.get(), i)));
+        op.numbers_as_tensors = numbers_as_tensors != 0;
+        op.predicate = predicate;
+        Py_RETURN_NONE;
+    });
+}
+
 // method_form(op), function_form(op): the same op as an object of its own, for Tensor and for the package.
 template <bool method>
 PyObject* py_form(PyObject*, PyObject* object) {
@@ -250,6 +293,8 @@ PyObject* py_op_names(PyObject*, PyObject*) {
 PyMethodDef op_type_functions[] = {
     {"define_op", method<py_define_op>(), METH_VARARGS,
      "define_op(schema, kind): registers an op and returns its callable."},
+    {"set_node", method<py_set_node>(), METH_VARARGS,
+     "set_node(op, names, numbers_as_tensors, predicate): what is particular about an op's backward node."},
     {"set_rules", method<py_set_rules>(), METH_VARARGS, "Attaches a row's rules to its op."},
     {"method_form", method<py_form<true>>(), METH_O, "The callable of an op as a method of Tensor."},
     {"function_form", method<py_form<false>>(), METH_O, "The callable of a method's op as a function."},

@@ -265,12 +265,12 @@ void infer_extreme_of_two(Call& call) {
     if (is_complex(call.compute)) fail(std::string(op_name(call)) + " not implemented for complex tensors.");
 }
 
+void infer_equal(Call& call) { set_broadcast(call, result_type(call), DType::Bool); }
+
 void infer_compare(Call& call) {
-    set_broadcast(call, result_type(call), DType::Bool);
+    infer_equal(call);
     // Complex numbers have no order; said here, so that it is said at the user's line when recording too.
-    if (!is_complex(call.compute)) return;
-    std::string name(op_name(call));
-    if (name != "eq" && name != "ne") not_implemented((name + "_cpu").c_str(), call.compute);
+    if (is_complex(call.compute)) not_implemented((std::string(op_name(call)) + "_cpu").c_str(), call.compute);
 }
 
 void infer_logical(Call& call) {

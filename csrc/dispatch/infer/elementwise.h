@@ -27,6 +27,7 @@ void infer_div(Call& call);
 void infer_floor_divide(Call& call);
 void infer_remainder(Call& call);
 void infer_pow(Call& call);
+void infer_equal(Call& call);
 void infer_compare(Call& call);
 void infer_logical(Call& call);
 void infer_bitwise_and(Call& call);
