@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/kept_object.h"
 #include "core/memory/allocator.h"
+#include "core/memory/cuda_caching_allocator.h"
 #include "core/memory/exposed.h"
 
 namespace mt {
@@ -70,7 +71,7 @@ void refuse_host_access(const Storage& storage) {
          ", which the host can't read. Use Tensor.cpu() to copy the tensor to host memory first.");
 }
 
-Ref<Storage> Storage::wrap(const Place& place, size_t nbytes, void (*deleter)(void*), void* context) {
+Ref<Storage> Storage::wrap(const DeviceAddress& place, size_t nbytes, void (*deleter)(void*), void* context) {
     Ref<Storage> storage = unbacked(nbytes, place.device);
     storage->data = place.data;
     storage->address = place.address;
@@ -80,7 +81,7 @@ Ref<Storage> Storage::wrap(const Place& place, size_t nbytes, void (*deleter)(vo
 }
 
 Ref<Storage> Storage::wrap(void* data, size_t nbytes, void (*deleter)(void*), void* context) {
-    return wrap(Place{Device{}, data, 0}, nbytes, deleter, context);
+    return wrap(DeviceAddress{Device{}, data, 0}, nbytes, deleter, context);
 }
 
 Ref<Storage> Storage::alias(const Storage& storage) {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "core/dtype.h"
-#include "core/memory/device_memory.h"
+#include "core/memory/device_runtime.h"
 #include "core/ref.h"
 #include "core/small_vector.h"
 
@@ -47,7 +47,7 @@ struct Storage {
     static Ref<Storage> unbacked(size_t nbytes, Device device = {});  // memory when it's needed: recorded values, meta
     static Ref<Storage> wrap(void* data, size_t nbytes, void (*deleter)(void*), void* context);
     // The same for memory wherever it is.
-    static Ref<Storage> wrap(const Place& place, size_t nbytes, void (*deleter)(void*), void* context);
+    static Ref<Storage> wrap(const DeviceAddress& place, size_t nbytes, void (*deleter)(void*), void* context);
     // A handle over another's memory, which must outlive it.
     static Ref<Storage> alias(const Storage& storage);
     // New memory on the same device, with the same contents.
@@ -58,7 +58,7 @@ struct Storage {
     // behind a shorter storage stays memory, since tensors may reach there, but large parts of it go to the system.
     void resize(size_t nbytes);
     bool has_memory() const { return data || address; }
-    Place place() const { return {device, data, address}; }
+    DeviceAddress place() const { return {device, data, address}; }
     // Whether somebody outside the framework may write this memory without our knowing.
     bool external() const { return exports != 0 || (deleter && !read_only && (!shared || shared(deleter_context))); }
     // Whether another storage has a part of the same memory: one that came back from outside the framework.
@@ -113,7 +113,7 @@ struct Tensor {
                                        static_cast<uintptr_t>(offset) * itemsize(dtype));
     }
     // Where the first element is, on whichever device.
-    Place place() const {
+    DeviceAddress place() const {
         if (storage->pending) materialize_hook(storage.get());
         if (__builtin_expect(storage->device.type == DeviceType::Sparse, 0)) refuse_host_access(*storage);
         return storage->place().plus(offset * static_cast<int64_t>(itemsize(dtype)));

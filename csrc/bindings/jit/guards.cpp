@@ -180,7 +180,7 @@ struct Entry {
 };
 
 // Of a dict's items one: its key, owned, and the entry that it is, if it is one.
-struct Place {
+struct DictItem {
     PyObject* key;
     const Entry* entry;
 };
@@ -203,7 +203,7 @@ struct TensorLayout {
 // What a guard knows; apart, since a guard whose version is as it was doesn't read it.
 struct What {
     std::vector<Entry> entries;
-    std::vector<Place> places;  // what a dict without a version had in it when the entries held
+    std::vector<DictItem> dict_items;  // what a dict without a version had in it when the entries held
     std::vector<Expected> items;  // Bytes: one, the bytes
     Known extra;  // Slot: the descriptor
     std::unique_ptr<TensorLayout> layout;
@@ -213,7 +213,7 @@ struct What {
     What(const What&) = delete;
     ~What() {
         for (Entry& entry : entries) Py_XDECREF(entry.key);
-        for (Place& place : places) Py_DECREF(place.key);
+        for (DictItem& item : dict_items) Py_DECREF(item.key);
     }
 };
 
@@ -267,19 +267,19 @@ bool entries_hold(const Guard& guard, PyObject* dict) {
 }
 
 // Most of what is asked for of an object may be absent: where its keys are those that were there, it still is.
-bool places_hold(const Guard& guard, PyObject* dict) {
-    if (guard.what->places.empty() || static_cast<size_t>(PyDict_GET_SIZE(dict)) != guard.what->places.size())
+bool dict_items_hold(const Guard& guard, PyObject* dict) {
+    if (guard.what->dict_items.empty() || static_cast<size_t>(PyDict_GET_SIZE(dict)) != guard.what->dict_items.size())
         return false;
     PyObject *key, *value;
-    auto place = guard.what->places.begin();
-    for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &value); ++place)
-        if (key != place->key || (place->entry && !place->entry->value.is(value))) return false;
+    auto item = guard.what->dict_items.begin();
+    for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &value); ++item)
+        if (key != item->key || (item->entry && !item->entry->value.is(value))) return false;
     return true;
 }
 
-void note_places(Guard& guard, PyObject* dict) {
-    for (Place& place : guard.what->places) Py_DECREF(place.key);
-    guard.what->places.clear();
+void note_dict_items(Guard& guard, PyObject* dict) {
+    for (DictItem& item : guard.what->dict_items) Py_DECREF(item.key);
+    guard.what->dict_items.clear();
     if (static_cast<size_t>(PyDict_GET_SIZE(dict)) >= guard.what->entries.size()) return;  // no less to compare
     std::ptrdiff_t present = 0;
     for (const Entry& entry : guard.what->entries) present += !entry.absent;
@@ -289,11 +289,11 @@ void note_places(Guard& guard, PyObject* dict) {
         for (const Entry& entry : guard.what->entries)
             if (!entry.absent && same(entry.key, key)) is = &entry;
         present -= is != nullptr;
-        guard.what->places.push_back({Py_NewRef(key), is});
+        guard.what->dict_items.push_back({Py_NewRef(key), is});
     }
     if (present == 0) return;
-    for (Place& place : guard.what->places) Py_DECREF(place.key);  // a key is equal to another, of another type
-    guard.what->places.clear();
+    for (DictItem& item : guard.what->dict_items) Py_DECREF(item.key);  // a key is equal to another, of another type
+    guard.what->dict_items.clear();
 }
 
 bool dict_holds(Guard& guard, PyObject* dict) {
@@ -305,9 +305,9 @@ bool dict_holds(Guard& guard, PyObject* dict) {
         size_t i = 0;
         for (Py_ssize_t at = 0; dict && PyDict_Next(dict, &at, &key, &value); ++i)
             if (!same(guard.what->entries[i].key, key) || !guard.what->entries[i].value.is(value)) return false;
-    } else if (version || !dict || !places_hold(guard, dict)) {
+    } else if (version || !dict || !dict_items_hold(guard, dict)) {
         if (!entries_hold(guard, dict)) return false;
-        if (!version && dict) note_places(guard, dict);
+        if (!version && dict) note_dict_items(guard, dict);
     }
     guard.version = guard.what->by_contents ? 0 : version;
     return true;
@@ -499,7 +499,7 @@ int guards_traverse(PyObject* self, visitproc visit, void* arg) {
             Py_VISIT(entry.key);
             if (int r = entry.value.visit(visit, arg)) return r;
         }
-        for (const Place& place : guard.what->places) Py_VISIT(place.key);
+        for (const DictItem& item : guard.what->dict_items) Py_VISIT(item.key);
         for (const Expected& item : guard.what->items)
             if (int r = item.visit(visit, arg)) return r;
     }

@@ -6,7 +6,7 @@
 
 #include "bindings/py.h"
 #include "bindings/tensor/named_dtypes.h"
-#include "core/memory/device_memory.h"
+#include "core/memory/device_runtime.h"
 #include "dispatch/settings.h"
 
 namespace mt::py {

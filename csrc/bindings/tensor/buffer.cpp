@@ -87,10 +87,10 @@ void no_meta(const Tensor& tensor, const char* what) {
     fail(std::string("Cannot ") + what + ": a meta tensor has no data");
 }
 
-Place reachable_place(Tensor& tensor) {
+DeviceAddress reachable_place(Tensor& tensor) {
     trace::check_open("numpy()");
     for (;;) {
-        Place place = tensor.place();
+        DeviceAddress place = tensor.place();
         Ref<Storage> storage = tensor.storage;
         if (!storage->readers) return place;
         before_write_hook(storage.get());

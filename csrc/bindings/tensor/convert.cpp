@@ -14,7 +14,7 @@
 namespace mt::py {
 
 Observing::Observing(const char* what) : previous_(trace::observation) {
-    if (trace::current) trace::current->look(what);
+    if (trace::current) trace::current->observe(what);
     trace::observation = what;
 }
 Observing::~Observing() { trace::observation = previous_; }

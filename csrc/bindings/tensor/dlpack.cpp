@@ -70,7 +70,7 @@ void drop_capsule(PyObject* capsule) {
 
 template <class Managed>
 PyObject* make_capsule(Ref<Tensor> tensor, const char* name, bool copied) {
-    const Place place = reachable_place(*tensor);
+    const DeviceAddress place = reachable_place(*tensor);
     const bool gpu = on_gpu(place.device);
     void* data = gpu ? reinterpret_cast<void*>(place.address) : place.data;
     auto* exported = new Exported<Managed>{};
@@ -130,7 +130,8 @@ Ref<Tensor> import_capsule(PyObject* capsule, const char* name, const char* used
     if constexpr (std::is_same_v<Managed, dlpack::ManagedTensorVersioned>)
         read_only = managed->flags & dlpack::kReadOnly;
     if (PyCapsule_SetName(capsule, used) < 0) fail_python();
-    const Place place{device, on_gpu(device) ? nullptr : data, on_gpu(device) ? reinterpret_cast<uint64_t>(data) : 0};
+    const DeviceAddress place{device, on_gpu(device) ? nullptr : data,
+                              on_gpu(device) ? reinterpret_cast<uint64_t>(data) : 0};
     Ref<Storage> storage = Storage::wrap(place, static_cast<size_t>((high - low) * size), release, managed);
     storage->read_only = read_only;
     return made_now(Tensor::make(std::move(storage), dtype, sizes, strides, 0));

@@ -8,7 +8,7 @@ namespace mt::py {
 // Throws "Cannot `what`: ..." for a tensor without data.
 void no_meta(const Tensor& tensor, const char* what);
 // The memory, for somebody outside to read and write: other threads' recorded reads of it get a copy first.
-Place reachable_place(Tensor& tensor);
+DeviceAddress reachable_place(Tensor& tensor);
 // A tensor over an object's buffer, which it keeps alive; `strict` refuses strides that PyTorch refuses.
 Ref<Tensor> from_buffer(PyObject* object, bool strict);
 // The tensor as `dtype`, without history; a copy if `copy` or another dtype says so.

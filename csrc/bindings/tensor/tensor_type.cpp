@@ -290,7 +290,7 @@ PyObject* method_data_ptr(PyObject* self, PyObject*) {
         Tensor& t = *tensor_of(self);
         if (t.device().type == DeviceType::Meta) return PyLong_FromLong(0);
         trace::check_open("data_ptr()");
-        const Place place = t.place();
+        const DeviceAddress place = t.place();
         if (!t.numel) return PyLong_FromLong(0);
         expose(*t.storage);
         return place.address ? PyLong_FromUnsignedLongLong(place.address) : PyLong_FromVoidPtr(place.data);

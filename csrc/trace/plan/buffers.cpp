@@ -1,6 +1,7 @@
 #include "trace/plan/buffers.h"
 
 #include "core/memory/allocator.h"
+#include "core/memory/cuda_caching_allocator.h"
 
 namespace mt::trace {
 
@@ -9,7 +10,7 @@ bool release_readers(Trace& trace) {
         Storage* storage = trace.results[i].storage;
         if (!storage || !storage->has_memory() || !storage->readers) continue;
         Ref<Storage> held = Ref<Storage>::borrow(storage);
-        if (keep_leaves(storage, &trace)) return true;
+        if (keep_inputs(storage, &trace)) return true;
     }
     return false;
 }
@@ -33,7 +34,7 @@ Buffers::~Buffers() {
     for (size_t i = 0; i < slots_.size(); ++i) free(i);
 }
 
-Place Buffers::output(ValueRef value) {
+DeviceAddress Buffers::output(ValueRef value) {
     size_t i = flat(value);
     Slot& slot = slots_[i];
     if (slot.place.data || slot.place.address) return slot.place;
@@ -63,10 +64,10 @@ void Buffers::free(size_t i) {
 }
 
 Ref<Tensor> Buffers::tensor_over(ValueRef value) const {
-    if (value.kind == RefKind::Leaf) {
-        const Leaf& leaf = trace_->leaves[value.index];
+    if (value.kind == RefKind::Input) {
+        const TraceInput& input = trace_->inputs[value.index];
         // The storage may have a recorded value by now; a kernel must see the memory, not wait for that value.
-        return Tensor::make(Storage::alias(*leaf.storage), leaf.dtype, leaf.sizes, leaf.strides, leaf.offset);
+        return Tensor::make(Storage::alias(*input.storage), input.dtype, input.sizes, input.strides, input.offset);
     }
     const ResultInfo& result = trace_->results[flat(value)];
     Ref<Storage> storage = Storage::wrap(input(value), bytes(flat(value)), [](void*) {}, nullptr);

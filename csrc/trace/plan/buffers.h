@@ -20,7 +20,7 @@ class Buffers {
         return static_cast<size_t>(product(trace_->results[i].sizes)) * itemsize(trace_->results[i].dtype);
     }
     // Where a result goes; has memory from here on.
-    Place output(ValueRef value);
+    DeviceAddress output(ValueRef value);
     // Whether a result is written over what the trace may have read.
     bool in_place(ValueRef value) const { return slots_[flat(value)].in_place; }
     // Has it computed elsewhere from here on.
@@ -30,14 +30,14 @@ class Buffers {
         return slot.place.data || slot.place.address;
     }
     // Where a value lies that has been computed, or was there before.
-    Place input(ValueRef value) const {
-        if (value.kind != RefKind::Leaf) return slots_[flat(value)].place;
-        const Leaf& leaf = trace_->leaves[value.index];
-        return leaf.storage->place().plus(leaf.offset * static_cast<int64_t>(itemsize(leaf.dtype)));
+    DeviceAddress input(ValueRef value) const {
+        if (value.kind != RefKind::Input) return slots_[flat(value)].place;
+        const TraceInput& input = trace_->inputs[value.index];
+        return input.storage->place().plus(input.offset * static_cast<int64_t>(itemsize(input.dtype)));
     }
     Device device_of(ValueRef value) const {
-        return value.kind == RefKind::Leaf ? trace_->leaves[value.index].storage->device
-                                           : trace_->results[flat(value)].device;
+        return value.kind == RefKind::Input ? trace_->inputs[value.index].storage->device
+                                            : trace_->results[flat(value)].device;
     }
     // Ends the life of a temporary value.
     void free(size_t i);
@@ -47,7 +47,7 @@ class Buffers {
 
   private:
     struct Slot {
-        Place place;
+        DeviceAddress place;
         size_t nbytes = 0;
         uint32_t stream = 0;
         bool owned = false;

@@ -74,7 +74,7 @@ class Rest {
 
     bool is_refused(const Step& step) const {
         return std::any_of(step.inputs.begin(), step.inputs.end(), [&](const InputSlot& slot) {
-            return slot.value.kind == RefKind::Leaf &&
+            return slot.value.kind == RefKind::Input &&
                    std::find(refused_.begin(), refused_.end(), slot.value.index) != refused_.end();
         });
     }
@@ -96,7 +96,7 @@ class Rest {
         const bool lost = failure && run_.entered && writes_in_place(trace_, step, buffers_);
         const uint32_t node = step.inside.empty() ? 0 : *std::min_element(step.inside.begin(), step.inside.end());
         const Cause cause = failure ? cause_of(failure, node) : Cause();
-        if (failure && run_.left) {  // who looks on raised it
+        if (failure && run_.left) {  // the observer raised it
             note(std::move(failure), node);
             return done(step);
         }
@@ -188,8 +188,8 @@ class Rest {
             bool intact = true;
             for (uint32_t i = 0; i < node.operand_count; ++i) {
                 const ValueRef value = trace_.operands[node.first_operand + i];
-                intact &= value.kind != RefKind::Leaf ||
-                          !overwritten_.contains(trace_.leaves[value.index].storage.get());
+                intact &= value.kind != RefKind::Input ||
+                          !overwritten_.contains(trace_.inputs[value.index].storage.get());
             }
             if (intact) run_op(n);
             else fail(n, Cause{n, gone});
@@ -216,7 +216,7 @@ class Rest {
                 while (at.kind == RefKind::Node && at.index > failed) at = before(at);
             }
             if (at.kind == RefKind::None) give_up(copy.result, causes_[copy.result].why);
-            return at.kind != RefKind::Node;  // a leaf is its memory, which is as it was
+            return at.kind != RefKind::Node;  // an input is its memory, which is as it was
         });
         for (const Copy& copy : copies) {
             ResultInfo& result = trace_.results[copy.result];
@@ -224,7 +224,7 @@ class Rest {
             const Ref<Storage> storage = Ref<Storage>::borrow(result.storage);
             try {
                 storage->ensure_memory();
-                const Place from = buffers_.input(copy.from), to = storage->place();
+                const DeviceAddress from = buffers_.input(copy.from), to = storage->place();
                 if (from.data != to.data || from.address != to.address)
                     copy_bytes(to, from, buffers_.bytes(copy.result));
             } catch (const std::exception&) {

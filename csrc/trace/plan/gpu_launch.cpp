@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "core/error.h"
+#include "core/memory/cuda_caching_allocator.h"
 #include "dispatch/gpu.h"
 #include "trace/plan/buffers.h"
 
@@ -24,7 +25,7 @@ class GpuScratch {
     ~GpuScratch() { device_free(device_, block_, nbytes_); }
     GpuScratch(const GpuScratch&) = delete;
     uint64_t address() const { return block_.address; }
-    Place place() const { return {device_, nullptr, block_.address}; }
+    DeviceAddress place() const { return {device_, nullptr, block_.address}; }
     size_t nbytes() const { return nbytes_; }
 
   private:
@@ -36,7 +37,7 @@ class GpuScratch {
 // Host copies of arrays of a GPU, for those who look at a launch with the host's eyes.
 class HostCopies {
   public:
-    void add(const Place& place, size_t nbytes) {
+    void add(const DeviceAddress& place, size_t nbytes) {
         Ref<Storage> copy = Storage::allocate(nbytes);
         copy_bytes(copy->place(), place, nbytes);
         pointers_.push_back(copy->data);
@@ -51,10 +52,10 @@ class HostCopies {
 };
 
 size_t bytes_of(const Buffers& buffers, ValueRef value) {
-    if (value.kind != RefKind::Leaf) return buffers.bytes(buffers.flat(value));
-    const Leaf& leaf = buffers.trace().leaves[value.index];
-    auto [low, high] = element_span(leaf.sizes, leaf.strides, 0);
-    return static_cast<size_t>(high) * itemsize(leaf.dtype);
+    if (value.kind != RefKind::Input) return buffers.bytes(buffers.flat(value));
+    const TraceInput& input = buffers.trace().inputs[value.index];
+    auto [low, high] = element_span(input.sizes, input.strides, 0);
+    return static_cast<size_t>(high) * itemsize(input.dtype);
 }
 
 void show(const Step& step, bool ran, const Buffers& buffers, const std::vector<uint64_t>& words) {
@@ -62,7 +63,7 @@ void show(const Step& step, bool ran, const Buffers& buffers, const std::vector<
     size_t known = 0;
     for (size_t i = 0; i < step.inputs.size(); ++i) {
         if (step.from_host[i])
-            copies.add(Place{Device{}, const_cast<uint64_t*>(&words[2 * known++]), 0}, kHostInputBytes);
+            copies.add(DeviceAddress{Device{}, const_cast<uint64_t*>(&words[2 * known++]), 0}, kHostInputBytes);
         else copies.add(buffers.input(step.inputs[i].value), bytes_of(buffers, step.inputs[i].value));
     }
     for (ValueRef value : step.outputs) copies.add(buffers.input(value), bytes_of(buffers, value));
@@ -83,16 +84,16 @@ bool run_on_gpu(Trace& trace, const Step& step, Buffers& buffers) {
         PyTuple_SET_ITEM(addresses.get(), at++, number);
     };
     std::vector<std::unique_ptr<GpuScratch>> aligned;
-    std::vector<std::pair<Place, const GpuScratch*>> displaced;  // results that go where no kernel can write
+    std::vector<std::pair<DeviceAddress, const GpuScratch*>> displaced;  // results that go where no kernel can write
     auto add_input = [&](ValueRef value) {
-        const Place place = buffers.input(value);
+        const DeviceAddress place = buffers.input(value);
         if (place.address % kAlignment == 0) return add(place.address);
         aligned.push_back(std::make_unique<GpuScratch>(step.device, bytes_of(buffers, value)));
         copy_bytes(aligned.back()->place(), place, aligned.back()->nbytes());
         add(aligned.back()->address());
     };
     auto add_output = [&](ValueRef value) {
-        const Place place = buffers.output(value);
+        const DeviceAddress place = buffers.output(value);
         if (place.address % kAlignment == 0) return add(place.address);
         aligned.push_back(std::make_unique<GpuScratch>(step.device, bytes_of(buffers, value)));
         displaced.emplace_back(place, aligned.back().get());
@@ -141,7 +142,7 @@ bool run_on_gpu(Trace& trace, const Step& step, Buffers& buffers) {
     if (launch_profile_hook) launch_profile_hook(trace, step, start, now_ns());
     if (step.reports_errors) {
         uint8_t failed = 0;
-        copy_bytes(Place{Device{}, &failed, 0}, Place{step.device, nullptr, flag}, 1);
+        copy_bytes(DeviceAddress{Device{}, &failed, 0}, DeviceAddress{step.device, nullptr, flag}, 1);
         if (failed) return false;
     }
     if (observed) show(step, true, buffers, words);
@@ -174,7 +175,7 @@ void run_on_host(Trace& trace, const TraceNode& node, uint32_t index, Buffers& b
     run_kernel(call);
     for (uint32_t r = 0; r < node.result_count; ++r) {
         ValueRef value{RefKind::Node, static_cast<uint8_t>(r), index};
-        const Place there = buffers.output(value);
+        const DeviceAddress there = buffers.output(value);
         const size_t nbytes = buffers.bytes(buffers.flat(value));
         const int64_t start = copy_profile_hook ? now_ns() : 0;
         copy_bytes(there, call.outputs[r]->storage->place(), nbytes);

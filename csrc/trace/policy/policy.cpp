@@ -61,41 +61,41 @@ void Policy::start() {
     open_account();
 }
 
-const PyObject* Policy::expected_code() const { return place_ && place_->next ? place_->next->key.code : nullptr; }
+const PyObject* Policy::expected_code() const { return site_ && site_->next ? site_->next->key.code : nullptr; }
 
 size_t Policy::Hash::operator()(const Key& key) const {
     uint64_t hash = mixed(reinterpret_cast<uintptr_t>(key.op), reinterpret_cast<uintptr_t>(key.code));
     return mixed(hash, static_cast<uint64_t>(key.lasti) << 32 ^ key.options);
 }
 
-Policy::Place& Policy::place_of(const Key& key) {
+Policy::Site& Policy::site_of(const Key& key) {
     const bool valid = epoch_ == epoch;
-    if (valid && place_ && place_->next && place_->next->key == key) return *place_->next;
-    if (auto known = places_.find(key); valid && known != places_.end()) {
-        if (place_) place_->next = &known->second;
+    if (valid && site_ && site_->next && site_->next->key == key) return *site_->next;
+    if (auto known = sites_.find(key); valid && known != sites_.end()) {
+        if (site_) site_->next = &known->second;
         return known->second;
     }
-    if (!valid || places_.size() >= kMaxPlaces) {
+    if (!valid || sites_.size() >= kMaxSites) {
         forget();
-        place_ = nullptr;
+        site_ = nullptr;
         epoch_ = epoch;
-        auto dying = std::exchange(places_, {});  // code objects may run code when they die
+        auto dying = std::exchange(sites_, {});  // code objects may run code when they die
     }
-    Place& place = places_[key];
-    place.code = PyRef::borrow(const_cast<PyObject*>(key.code));
-    place.key = key;
-    place.lasting = lasting_key(*key.op, key.code, key.lasti);
-    return place;
+    Site& site = sites_[key];
+    site.code = PyRef::borrow(const_cast<PyObject*>(key.code));
+    site.key = key;
+    site.lasting = lasting_key(*key.op, key.code, key.lasti);
+    return site;
 }
 
-Policy::Run& Policy::run_of(Place& place, uint64_t operands) {
-    for (const auto& run : place.runs)
+Policy::Run& Policy::run_of(Site& site, uint64_t operands) {
+    for (const auto& run : site.runs)
         if (run->operands == operands) return *run;
-    if (place.runs.size() >= kMaxRuns) auto dying = std::exchange(place.runs, {});
-    place.runs.push_back(std::make_unique<Run>());
-    place.runs.back()->operands = operands;
-    recall(place, *place.runs.back());
-    return *place.runs.back();
+    if (site.runs.size() >= kMaxRuns) auto dying = std::exchange(site.runs, {});
+    site.runs.push_back(std::make_unique<Run>());
+    site.runs.back()->operands = operands;
+    recall(site, *site.runs.back());
+    return *site.runs.back();
 }
 
 // Up to how many calls: as many as a part of a loop has, or well above what there were so far.
@@ -109,7 +109,7 @@ uint32_t Policy::run_eagerly(size_t calls, bool timed) {
 // There is nothing to be done about this run, and it may be the same with the next ones.
 uint32_t Policy::stay_eager(bool timed) {
     if (idle_++ == 0) awake_ = policy_clock();
-    if (idle_ < kIdle || flush_hook) return run_eagerly(std::max(now_->calls, place_->calls), timed);
+    if (idle_ < kIdle || flush_hook) return run_eagerly(std::max(now_->calls, site_->calls), timed);
     idle_ = 0;
     paused_ = true;
     now_ = nullptr;
@@ -124,9 +124,9 @@ uint32_t Policy::stay_eager(bool timed) {
 uint32_t Policy::begin(const Call& call, const SourceRef& at) { return begin_call(*call.op, operands_of(call), at); }
 
 uint32_t Policy::begin_call(const OpDef& kind, uint64_t work, const SourceRef& at) {
-    Place& place = place_of({&kind, at.code, at.lasti, options_id()});
-    Run& run = run_of(place, work);
-    place_ = &place;
+    Site& site = site_of({&kind, at.code, at.lasti, options_id()});
+    Run& run = run_of(site, work);
+    site_ = &site;
     now_ = &run;
     if (++run.begun == 2 && run.carried) {  // it comes often enough for a contest of its own
         run.carried = false;
@@ -135,15 +135,15 @@ uint32_t Policy::begin_call(const OpDef& kind, uint64_t work, const SourceRef& a
     }
     const bool at_once = compiles_at_once();
     if (at_once && run.state < State::Contest) run.state = State::Contest;
-    if (!at_once && place.pause && run.state != State::Contest) {
-        --place.pause;
+    if (!at_once && site.pause && run.state != State::Contest) {
+        --site.pause;
         return stay_eager();
     }
     switch (run.state) {
         case State::Cold:
             // When a signature comes again it is to be compiled.
             if (!affords(run.hash ? cost_of_asking(run.nodes)
-                                  : static_cast<int64_t>(std::max<size_t>(place.calls, 8)) * kLearnNs))
+                                  : static_cast<int64_t>(std::max<size_t>(site.calls, 8)) * kLearnNs))
                 return stay_eager();
             break;
         case State::Waiting:
@@ -198,7 +198,7 @@ uint32_t Policy::begin_call(const OpDef& kind, uint64_t work, const SourceRef& a
     return 0;
 }
 
-bool Policy::look(uint32_t left) {
+bool Policy::observe(uint32_t left) {
     if (paused_) return false;
     if (now_) end_eager(limit_ - left + 1);
     return true;
@@ -210,7 +210,7 @@ uint32_t Policy::outlast() {
         ns_per_call_ = std::max(1.0, dozed / limit_);
         weight_ = 1 + dozed / static_cast<double>(std::max<int64_t>(awake_, 1));
         now_ = nullptr;
-        limit_ = kAwait;  // a look is to come, or a call of the framework's own, after which a run begins
+        limit_ = kAwait;  // an observation is to come, or a call of the framework's own, after which a run begins
         return limit_;
     }
     if (counts_calls()) end_eager(limit_);
@@ -285,11 +285,11 @@ void Policy::end_recorded(const Plan& plan, bool hit, size_t calls, int64_t flus
     const bool recalled = std::exchange(recalled_, false);
     if (plan.op_by_op) lose(static_cast<int64_t>(calls) * kRecordNs + flush_ns - plan.ops_ns);
     if (!now_) return;
-    place_->calls = std::max(place_->calls, calls);
+    site_->calls = std::max(site_->calls, calls);
     if (plan.op_by_op) {
         learn(plan, calls, is_part);
     } else {
-        place_->changes = now_->misses = 0;
+        site_->changes = now_->misses = 0;
         if (now_->state < State::Contest) now_->state = State::Contest;  // there is a plan already
         // To take a plan back belongs to what it costs: a run that comes once in a process pays it every time.
         if ((hit || recalled) && !plan.contest) {
@@ -307,7 +307,7 @@ void Policy::end_recorded(const Plan& plan, bool hit, size_t calls, int64_t flus
 void Policy::end_program() {
     idle_ = 0;
     if (!now_) return;
-    place_->changes = now_->misses = 0;
+    site_->changes = now_->misses = 0;
     if (now_->state == State::Contest) enter(policy_clock() - started_, now_->calls, true);
     forget();
 }
@@ -330,9 +330,9 @@ void Policy::learn(const Plan& plan, size_t calls, bool is_part) {
     run.is_part = is_part;
     run.spent_ns += plan.ops_ns;
     if (same) {
-        place_->changes = 0;
-    } else if (++place_->changes > kChanges) {
-        place_->pause = 1u << std::min(place_->changes - kChanges, kMostPaused);
+        site_->changes = 0;
+    } else if (++site_->changes > kChanges) {
+        site_->pause = 1u << std::min(site_->changes - kChanges, kMostPaused);
     }
     if (run.state >= State::Contest && (run.state == State::Demoted || ++run.misses <= kMisses)) return;
     run.misses = 0;
@@ -367,7 +367,7 @@ void Policy::decide() {
     if (!lost) return;
     lose(run.recorded_runs * (run.recorded_ns - run.eager_ns));
     if (!demoted_hook) return;
-    const SourceRef at{place_->code.get(), place_->key.lasti};
+    const SourceRef at{site_->code.get(), site_->key.lasti};
     PyRef record = demoted_hook(run.record, at, run.recorded_ns, run.eager_ns);
     // Python ran: another may have begun, and this one be gone.
     if (now_ == &run) run.record = std::move(record);

@@ -38,7 +38,7 @@ struct KeptCall {
 // - Compiled or Demoted: which has won. After some time there is another contest.
 //
 // A place whose runs are never the same is recorded more and more rarely, and where nothing at all is worth recording
-// the policy is paused: calls are counted down, and looks cost nothing.
+// the policy is paused: calls are counted down, and observations cost nothing.
 class Policy {
   public:
     // Whether the call at `at`, which begins a run, and what follows are to run eagerly: up to how many calls; 0 for
@@ -64,8 +64,8 @@ class Policy {
     const PyObject* expected_code() const;
     // Whether the eager run is a part of a loop, which is over after as many calls as it has.
     bool counts_calls() const { return now_ && now_->is_part; }
-    // A look while it runs eagerly. False if it is no end of a run, since the policy is paused.
-    bool look(uint32_t left);
+    // A value is observed while it runs eagerly. False if that ends no run, since the policy is paused.
+    bool observe(uint32_t left);
     // The eager run has had all the calls that `begin` said. How many more run eagerly without an end in sight; 0:
     // none.
     uint32_t outlast();
@@ -132,21 +132,21 @@ class Policy {
         size_t operator()(const Key& key) const;
     };
     // Where runs begin. Holds the code object, so that no other gets its place.
-    struct Place {
+    struct Site {
         Key key{};
         PyRef code;
         uint64_t lasting = 0;  // the same in another process
-        Place* next = nullptr;  // where the run began that came after this one, the last time
+        Site* next = nullptr;  // where the run began that came after this one, the last time
         uint32_t changes = 0;   // recorded runs in a row whose signature had not been there before
         uint32_t pause = 0;     // runs that are eager for that
         size_t calls = 0;
         std::vector<std::unique_ptr<Run>> runs;
     };
 
-    Place& place_of(const Key& key);
-    static Run& run_of(Place& place, uint64_t operands);
+    Site& site_of(const Key& key);
+    static Run& run_of(Site& site, uint64_t operands);
     static uint64_t lasting_key(const OpDef& op, const PyObject* code, int lasti);
-    static void recall(const Place& place, Run& run);
+    static void recall(const Site& site, Run& run);
     uint32_t run_eagerly(size_t calls, bool timed);
     uint32_t stay_eager(bool timed = false);
     void end_eager(size_t calls);
@@ -155,7 +155,7 @@ class Policy {
     void enter(int64_t took_ns, size_t calls, bool recorded);
     void decide();
 
-    static constexpr size_t kMaxPlaces = 1024, kMaxRuns = 16;
+    static constexpr size_t kMaxSites = 1024, kMaxRuns = 16;
     static constexpr uint32_t kRuns = 5;    // of each kind in a contest: the fastest of so many is hardly disturbed;
     static constexpr uint32_t kFewest = 2;  // fewer where more would lose what the account doesn't have
     static constexpr uint32_t kTries = 64;  // recorded, for a contest to begin: a trial of clusters comes before it
@@ -170,8 +170,8 @@ class Policy {
 
     static uint64_t epoch;
     uint64_t epoch_ = 0;
-    std::unordered_map<Key, Place, Hash> places_;
-    Place* place_ = nullptr;  // where the last run began
+    std::unordered_map<Key, Site, Hash> sites_;
+    Site* site_ = nullptr;  // where the last run began
     Run* now_ = nullptr;      // which it is
     bool timed_ = false;
     bool recalled_ = false;  // the plan of the run that is ending was taken back

@@ -210,7 +210,7 @@ bool is_worth_a_plan(const Trace& trace, uint64_t hash, uint64_t structure, bool
     Structure& all = entry(structures(), structure);
     ++one.requests;
     ++all.requests;
-    // The parts of a loop that has no looks all look alike, and each stands for itself.
+    // The parts of a loop in which nothing is observed are all alike, and each stands for itself.
     const bool alone = trace.is_part();
     if (all.vain < kVain) {
         if (asked) return true;

@@ -24,7 +24,7 @@ void mix_text(uint64_t& hash, PyObject* text) {
 
 // What an earlier process says of a run.
 struct Known {
-    uint64_t place, operands, hash;
+    uint64_t site, operands, hash;
     int64_t spent_ns, recorded_ns, eager_ns;
     uint32_t calls, nodes;
     uint8_t state, is_part, recorded_runs, eager_runs, unused[4];
@@ -58,10 +58,10 @@ uint64_t Policy::lasting_key(const OpDef& op, const PyObject* code, int lasti) {
 
 std::string Policy::known() const {
     std::map<uint64_t, Known> known(known_runs().begin(), known_runs().end());
-    for (const auto& [key, place] : places_)
-        for (const auto& run : place.runs) {
+    for (const auto& [key, site] : sites_)
+        for (const auto& run : site.runs) {
             Known one{};
-            one.place = place.lasting;
+            one.site = site.lasting;
             one.operands = run->operands;
             one.hash = run->hash;
             one.spent_ns = run->spent_ns;
@@ -76,7 +76,7 @@ std::string Policy::known() const {
                 case State::Cold:
                 case State::Waiting:
                     // Of use to the next process if it is the same there, and takes longer than to take a plan back.
-                    if (!run->hash || place.changes > 1 || run->spent_ns < cost_of_recalling()) continue;
+                    if (!run->hash || site.changes > 1 || run->spent_ns < cost_of_recalling()) continue;
                     one.state = kKnownSeen;
                     break;
                 case State::Compiled:
@@ -87,7 +87,7 @@ std::string Policy::known() const {
                 case State::Asked:
                 case State::Contest: one.state = kKnownAsked; break;
             }
-            known[mixed(one.place, one.operands)] = one;
+            known[mixed(one.site, one.operands)] = one;
         }
     std::string text;
     for (const auto& [key, one] : known) text.append(reinterpret_cast<const char*>(&one), sizeof one);
@@ -109,14 +109,14 @@ bool Policy::learn_of(std::string_view text, std::string folder) {
         std::memcpy(&one, text.data(), sizeof one);
         if (one.state > kKnownSeen || one.is_part > 1 || one.calls > (1u << 24) || one.nodes > (1u << 24)) return false;
         if (one.state != kKnownSeen) expect_less(true);
-        known_runs()[mixed(one.place, one.operands)] = one;
+        known_runs()[mixed(one.site, one.operands)] = one;
     }
     return true;
 }
 
-void Policy::recall(const Place& place, Run& run) {
+void Policy::recall(const Site& site, Run& run) {
     if (known_runs().empty() || compiles_at_once()) return;
-    auto known = known_runs().find(mixed(place.lasting, run.operands));
+    auto known = known_runs().find(mixed(site.lasting, run.operands));
     if (known == known_runs().end()) return;
     run.calls = known->second.calls;
     run.hash = known->second.hash;

@@ -1,7 +1,7 @@
 """Memory of GPUs as the core asks for it: blocks, copies to and from the host, and what to say when there is none.
 
-The core keeps freed blocks by stream and size (`csrc/core/memory/device_memory.h`); what it can't serve comes from
-here: small blocks from PyCUDA's pool, which cuts them from larger ones, and large ones from the driver.
+The core keeps freed blocks by stream and size (`csrc/core/memory/cuda_caching_allocator.h`); what it can't serve comes
+from here: small blocks from PyCUDA's pool, which cuts them from larger ones, and large ones from the driver.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def view_of(address: int, nbytes: int) -> Any:
 
 
 class Runtime:
-    """What the core calls; see `DeviceRuntime` in `csrc/core/memory/device_memory.h`."""
+    """What the core calls; see `DeviceRuntime` in `csrc/core/memory/device_runtime.h`."""
 
     def __init__(self) -> None:
         self._pools: dict[int, Any] = {}

@@ -3,7 +3,7 @@
 #include <unistd.h>
 
 #include "bindings/py.h"
-#include "core/memory/device_memory.h"
+#include "core/memory/cuda_caching_allocator.h"
 #include "trace/plan/plan.h"
 
 namespace mt::py {
@@ -245,7 +245,7 @@ PyObject* py_set_inside_gpu(PyObject*, PyObject* entered) {
     Py_RETURN_NONE;
 }
 
-PyMethodDef device_memory_functions[] = {
+PyMethodDef cuda_functions[] = {
     {"set_inside_gpu", method<py_set_inside_gpu>(), METH_O,
      "set_inside_gpu(entered): whether a GPU's context is current on this thread."},
     {"set_cuda_runtime", method<py_set_cuda_runtime>(), METH_O,
@@ -271,9 +271,9 @@ PyMethodDef device_memory_functions[] = {
 
 }  // namespace
 
-bool init_device_memory(PyObject* module) {
+bool init_cuda(PyObject* module) {
     start_device_runtime = start;
-    return PyModule_AddFunctions(module, device_memory_functions) == 0;
+    return PyModule_AddFunctions(module, cuda_functions) == 0;
 }
 
 }  // namespace mt::py

@@ -1,7 +1,6 @@
-#include "core/memory/device_memory.h"
+#include "core/memory/cuda_caching_allocator.h"
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <unordered_map>
 
@@ -9,9 +8,6 @@
 #include "core/memory/allocator.h"
 
 namespace mt {
-
-const DeviceRuntime* device_runtime = nullptr;
-void (*start_device_runtime)() = nullptr;
 
 namespace {
 
@@ -29,9 +25,6 @@ Gpu& gpu(int index) {
     static auto* gpus = new std::map<int, Gpu>;  // leaked: tensors may outlive static destruction
     return (*gpus)[index];
 }
-
-// Few, and mostly one: a thread's streams that are not the default one.
-thread_local std::vector<std::pair<int, uint32_t>> t_streams;
 
 void raise(int64_t& peak, int64_t value) {
     if (value > peak) peak = value;
@@ -62,29 +55,6 @@ uint64_t from_driver(int index, Gpu& c, size_t size) {
 }
 
 }  // namespace
-
-Device existing_device(Device device) {
-    if (!on_gpu(device)) return device;
-    if (!device_runtime) start_device_runtime();
-    if (device.index < 0) device.index = static_cast<int8_t>(device_runtime->current());
-    else device_runtime->require(device.index);
-    return device;
-}
-
-uint32_t current_stream(int index) {
-    for (const auto& [gpu, stream] : t_streams)
-        if (gpu == index) return stream;
-    return 0;
-}
-
-void set_current_stream(int index, uint32_t stream) {
-    for (auto& [gpu, known] : t_streams)
-        if (gpu == index) {
-            known = stream;
-            return;
-        }
-    t_streams.emplace_back(index, stream);
-}
 
 size_t device_rounded_size(size_t nbytes) { return rounded_size(std::max(nbytes, kSmallest)); }
 
@@ -171,15 +141,6 @@ BlockCounts device_blocks_cached(int index) {
     for (const auto& [key, addresses] : gpu(index).free)
         if (!addresses.empty()) counts[key.second] += static_cast<int64_t>(addresses.size());
     return {counts.begin(), counts.end()};
-}
-
-void copy_bytes(const Place& to, const Place& from, size_t nbytes) {
-    if (!nbytes) return;
-    const bool to_gpu = on_gpu(to.device), from_gpu = on_gpu(from.device);
-    if (!to_gpu && !from_gpu) std::memcpy(to.data, from.data, nbytes);
-    else if (!from_gpu) device_runtime->copy_in(to.device.index, to.address, from.data, nbytes);
-    else if (!to_gpu) device_runtime->copy_out(from.device.index, to.data, from.address, nbytes);
-    else device_runtime->copy_within(to.device.index, to.address, from.device.index, from.address, nbytes);
 }
 
 }  // namespace mt

@@ -1,14 +1,9 @@
-// Memory of the GPUs: addresses that the host never dereferences. What a GPU does is done by functions that the
-// runtime installs when the first tensor is put there; here is the cache of freed blocks, with its statistics.
-//
-// Work on one stream runs in the order in which it was given, so a block that was freed is given out again at once to
-// work on the same stream. Blocks of other streams are kept apart.
+// The GPUs as the core sees them: addresses that the host never dereferences, and functions that do what a GPU does,
+// which are installed when the first tensor is put there.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <utility>
-#include <vector>
 
 #include "core/device.h"
 
@@ -39,7 +34,7 @@ struct DeviceRuntime {
     void (*release_later)(int index, uint32_t stream, uint64_t address, size_t nbytes);
 };
 extern const DeviceRuntime* device_runtime;
-// Installs `device_runtime`, or throws what is missing; see bindings/tensor/device_memory.cpp.
+// Installs `device_runtime`, or throws what is missing; see bindings/cuda.cpp.
 extern void (*start_device_runtime)();
 
 // The device with the index that it names or means; throws if it is not there.
@@ -48,47 +43,18 @@ Device existing_device(Device device);
 uint32_t current_stream(int index);
 void set_current_stream(int index, uint32_t stream);
 
-struct DeviceBlock {
-    uint64_t address = 0;
-    uint32_t stream = 0;
-};
-// Throws OutOfMemory, after giving back what is cached and trying again.
-DeviceBlock device_allocate(Device device, size_t nbytes);
-// `shared`: other streams read it too.
-void device_free(Device device, DeviceBlock block, size_t nbytes, bool shared = false) noexcept;
-// What `release_later` was told of goes back into the cache.
-void device_reuse(int index, DeviceBlock block, size_t nbytes) noexcept;
-void device_empty_cache(int index);
-// Bytes that a request for `nbytes` takes.
-size_t device_rounded_size(size_t nbytes);
-
-struct DeviceMemoryStats {
-    int64_t requested = 0, peak_requested = 0;  // bytes that tensors asked for
-    int64_t allocated = 0, peak_allocated = 0;  // what they take, as rounded
-    int64_t reserved = 0, peak_reserved = 0;    // what was obtained from the driver
-    int64_t blocks = 0, peak_blocks = 0, segments = 0, peak_segments = 0;
-    int64_t total_allocated = 0, total_freed = 0, total_reserved = 0, total_released = 0;  // bytes since the start
-    int64_t allocations = 0, frees = 0, cache_hits = 0, retries = 0, failures = 0;
-};
-DeviceMemoryStats& device_memory_stats(int index);
-void device_reset_peaks(int index);
-// (bytes, how many) of the blocks in use, and of those in the cache, by size.
-using BlockCounts = std::vector<std::pair<size_t, int64_t>>;
-BlockCounts device_blocks_in_use(int index);
-BlockCounts device_blocks_cached(int index);
-
 // Bytes of memory that may lie anywhere, as seen from here.
-struct Place {
+struct DeviceAddress {
     Device device;
     void* data = nullptr;    // of the host
     uint64_t address = 0;    // of a GPU
-    Place plus(int64_t bytes) const {
-        Place place = *this;
+    DeviceAddress plus(int64_t bytes) const {
+        DeviceAddress place = *this;
         if (data) place.data = static_cast<char*>(data) + bytes;
         else place.address += static_cast<uint64_t>(bytes);
         return place;
     }
 };
-void copy_bytes(const Place& to, const Place& from, size_t nbytes);
+void copy_bytes(const DeviceAddress& to, const DeviceAddress& from, size_t nbytes);
 
 }  // namespace mt
