@@ -115,8 +115,8 @@ def _source(place: tuple[str, int, str] | None) -> Source | None:
     return None if place is None else Source(*place)
 
 
-def _plan(nodes: Any, leaves: Any, scalars: Any, number: int) -> Any:
-    return current_compiler().plan(nodes, leaves, scalars, number)
+def _plan(nodes: Any, inputs: Any, scalars: Any, number: int) -> Any:
+    return current_compiler().plan(nodes, inputs, scalars, number)
 
 
 def _recall(signature: bytes) -> Any:

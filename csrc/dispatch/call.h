@@ -95,7 +95,7 @@ struct FunctionLog {
         if (tensor.made_in < number && known.insert(&tensor).second) touched.push_back(Ref<Tensor>::borrow(&tensor));
     }
 };
-// Whether anybody has named a dtype of eight-bit floats: then each call is looked at, since few ops take them.
+// Whether anybody has named a dtype of eight-bit floats: then each call is checked, since few ops take them.
 extern std::atomic<bool> float8_was_named;
 extern MT_THREAD_LOCAL FunctionLog* function_log;  // null: none is recorded
 
@@ -119,7 +119,7 @@ void run_inferred(Call& call, Ref<Tensor>* results);
 inline constexpr size_t kMaxResults = 3;
 
 void dispatch(Call& call, Ref<Tensor>* results);
-// The same without a look at autocast.
+// The same without autocast.
 void dispatch_as_given(Call& call, Ref<Tensor>* results);
 // result = op(operands) written into `destination`, which is one of the operands for arithmetic (x += y).
 void dispatch_inplace(Call& call, Tensor& destination);

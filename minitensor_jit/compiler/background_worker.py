@@ -54,9 +54,9 @@ def compile_job(flags: str, path: str, signature: bytes, described: Any) -> bool
     bench = _benches.get((flags, folder))
     if bench is None:
         bench = _benches[flags, folder] = _Bench(flags, folder)
-    nodes, leaves, scalars = described
+    nodes, inputs, scalars = described
     with no_collections(), noting_executables() as used:
-        trace = RecordedTrace(nodes, leaves, scalars, "trace")
+        trace = RecordedTrace(nodes, inputs, scalars, "trace")
         result = cluster(trace.graph, bench.options)
         builder = PlanBuilder(trace, result, bench.launcher.options, None, bench.launcher)
         steps, deferred, checks = builder.build()
@@ -64,7 +64,7 @@ def compile_job(flags: str, path: str, signature: bytes, described: Any) -> bool
             return False
         counts = [len(node[3]) for node in nodes]
         returned: tuple[Any, ...] = (steps, deferred, checks, None, False, None)
-        plan = _C.plan_bytes(counts, len(leaves), len(scalars), returned)
+        plan = _C.plan_bytes(counts, len(inputs), len(scalars), returned)
     objects = []
     for module in builder.modules:
         executable = used[module]

@@ -104,7 +104,7 @@ class Compiler:
     def plan(
         self,
         nodes: Sequence[Any],
-        leaves: Sequence[Any],
+        inputs: Sequence[Any],
         scalars: Sequence[Any],
         number: int = 0,
     ) -> tuple[Any, ...] | None:
@@ -116,16 +116,16 @@ class Compiler:
             # Imported here: few programs have a thread compile.
             from minitensor_jit.compiler.background_thread import compile_later
 
-            compile_later(partial(self._make, number, nodes, leaves, scalars))
+            compile_later(partial(self._make, number, nodes, inputs, scalars))
             return None
         with self.lock, no_collections():
-            return self._launcher.plan(nodes, leaves, scalars)
+            return self._launcher.plan(nodes, inputs, scalars)
 
-    def _make(self, number: int, nodes: Sequence[Any], leaves: Sequence[Any], scalars: Sequence[Any]) -> None:
+    def _make(self, number: int, nodes: Sequence[Any], inputs: Sequence[Any], scalars: Sequence[Any]) -> None:
         """Have the code in memory that a plan needs."""
         try:
             with self.lock, no_collections():
-                self._launcher.plan(nodes, leaves, scalars)
+                self._launcher.plan(nodes, inputs, scalars)
         except Exception as error:  # raised again where the plan is made, which falls back
             log(self.options, "xla_compiler", 1, "the thread that compiles: %s", error)
         _C.plan_made(number)

@@ -67,14 +67,14 @@ class Launcher:
 
     # ---- the plan
 
-    def plan(self, nodes: Sequence[Any], leaves: Sequence[Any], scalars: Sequence[Any]) -> tuple[Any, ...]:
+    def plan(self, nodes: Sequence[Any], inputs: Sequence[Any], scalars: Sequence[Any]) -> tuple[Any, ...]:
         """The plan of a trace, in the form that the core reads.
 
         Steps, deferred results, bounds checks, account, whether launches are timed against their ops, and what keeps
         the plan on disk or None.
         """
         _C._compiler_point()
-        trace = RecordedTrace(nodes, leaves, scalars, f"trace_{next(self._traces)}")
+        trace = RecordedTrace(nodes, inputs, scalars, f"trace_{next(self._traces)}")
         record = recording()
         result = cluster(trace.graph, self.options) if record is None else record.cluster(trace.graph, self.options)
         if self.dumper is not None:

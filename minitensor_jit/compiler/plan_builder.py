@@ -66,7 +66,7 @@ class PlanBuilder:
         self.steps: list[Step] = []
         self.reads: list[list[int]] = []  # per step, the leaves it reads
         self.writes: list[list[Value]] = []
-        self.in_place: list[set[tuple[Value, int]]] = []  # per step: (result, leaf) that may share memory
+        self.in_place: list[set[tuple[Value, int]]] = []  # per step: (result, input) that may share memory
         self.calling: set[int] = set()  # steps whose code may fail in the middle
         self.checks: list[tuple[int, int, int, int]] = []
         self.names: dict[Value, Value] = {}  # outputs of launches -> values of the recorded graph
@@ -86,7 +86,7 @@ class PlanBuilder:
             else:
                 index = node.attributes.get(CLONE_ATTRIBUTE, node.id)
                 refs = [self.trace.value_ref(self.original(value)) for value in node.inputs]
-                self.op(node, index, [i for kind, i, _ in refs if kind == "leaf"])
+                self.op(node, index, [i for kind, i, _ in refs if kind == "input"])
         return self.steps, self.deferred(), self.checks
 
     def original(self, value: Value) -> Value:
@@ -106,15 +106,15 @@ class PlanBuilder:
         self.reads.append(reads)
         results = [(index, result) for result in range(len(node.outputs))]
         self.writes.append(results)
-        whole = self.trace.leaves
+        whole = self.trace.inputs
         self.in_place.append(
             {
-                (results[0], leaf)
-                for leaf in reads
+                (results[0], input)
+                for input in reads
                 if node.kind == "elementwise"
-                and whole[leaf].offset == 0
-                and whole[leaf].sizes == node.outputs[0].shape
-                and whole[leaf].row_major
+                and whole[input].offset == 0
+                and whole[input].sizes == node.outputs[0].shape
+                and whole[input].row_major
             }
         )
 
@@ -234,23 +234,23 @@ class PlanBuilder:
             self.modules.append(ready.module)
         if not _FALLIBLE.isdisjoint(executable.instructions):
             self.calling.add(len(self.steps) - 1)
-        leaves = [ref[1] if ref[0] == "leaf" else -1 for ref, _ in refs]
-        self.reads.append([leaf for leaf in leaves if leaf >= 0])
+        inputs = [ref[1] if ref[0] == "input" else -1 for ref, _ in refs]
+        self.reads.append([input for input in inputs if input >= 0])
         self.writes.append(list(fetches))
         # The executable's last result may say whether an op failed: it is no value of the graph.
         self.in_place.append(
             {
-                (fetches[result], leaves[parameter])
+                (fetches[result], inputs[parameter])
                 for result, parameter in executable.aliases
                 if result < len(fetches)
-                and leaves[parameter] >= 0
+                and inputs[parameter] >= 0
                 # What isn't row-major is a parameter over its memory, in its order.
-                and self.trace.leaves[leaves[parameter]].offset == 0
+                and self.trace.inputs[inputs[parameter]].offset == 0
             }
             | {
-                (fetches[result], leaves[parameter])
+                (fetches[result], inputs[parameter])
                 for result, parameter in executable.read_before
-                if result < len(fetches) and leaves[parameter] >= 0
+                if result < len(fetches) and inputs[parameter] >= 0
             }
         )
         for check in lowered.checks:
@@ -266,7 +266,7 @@ class PlanBuilder:
         """The inputs of a launch on a GPU that the host knows: numbers, sizes, places in streams, what the CPU has."""
         found = []
         for place, ((kind, index, _), _) in enumerate(refs):
-            there = (kind == "leaf" and self.trace.leaves[index].device != "cpu") or (
+            there = (kind == "input" and self.trace.inputs[index].device != "cpu") or (
                 kind == "node" and self.trace.graph.node(index).device != "cpu"
             )
             if not there:
@@ -310,7 +310,7 @@ class PlanBuilder:
             if inner.is_argument or inner.kind == "constant":
                 continue
             call = inner.payload
-            reads = [operand.index for operand in call.operands if operand.kind == "leaf"]
+            reads = [operand.index for operand in call.operands if operand.kind == "input"]
             self.op(inner, call.node, reads)
 
     def deferred(self) -> list[ValueRef]:
@@ -332,11 +332,11 @@ class PlanBuilder:
                 why = "its cluster calls what may lack memory, and then what it replaces is needed"
                 self.not_in_place(value, Refused.MAY_FAIL.because(why))
                 continue
-            memory = self.trace.leaves[home].storage
-            sharing = {i for i, leaf in enumerate(self.trace.leaves) if leaf.storage == memory}
+            memory = self.trace.inputs[home].storage
+            sharing = {i for i, input in enumerate(self.trace.inputs) if input.storage == memory}
             read_later = any(sharing.intersection(reads) for reads in self.reads[writer + 1 :])
             here = sharing.intersection(self.reads[writer])
-            if read_later or not all((value, leaf) in self.in_place[writer] for leaf in here):
+            if read_later or not all((value, input) in self.in_place[writer] for input in here):
                 late.append(self.trace.value_ref(value))
                 if read_later:
                     decision = Refused.READ_LATER.because("a later step of the program reads what it replaces")

@@ -15,12 +15,12 @@ from minitensor_jit.lowering.lower import StridedArgument, lowers, number_dtype
 from minitensor_jit.lowering.views import MAX_RANK
 
 ValueRef = tuple[str, int, int]
-"""("node" | "leaf" | "scalar", index, result), as the core writes it."""
+"""("node" | "input" | "scalar", index, result), as the core writes it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Leaf:
-    """A tensor that was there before the recording. `storage` is the index of the first leaf with the same memory."""
+class TraceInput:
+    """A tensor that was there before the recording. `storage` is the index of the first input with the same memory."""
 
     dtype: str
     sizes: tuple[int, ...]
@@ -46,13 +46,13 @@ class Leaf:
 class RecordedTrace:
     """A trace: its graph, and the way back from the graph's values to the core's."""
 
-    def __init__(self, nodes: Sequence[Any], leaves: Sequence[Any], scalars: Sequence[Any], name: str) -> None:
-        self.leaves = [Leaf(*leaf) for leaf in leaves]
+    def __init__(self, nodes: Sequence[Any], inputs: Sequence[Any], scalars: Sequence[Any], name: str) -> None:
+        self.inputs = [TraceInput(*input) for input in inputs]
         self._scalars = scalars
         self._nodes = nodes
-        self._first_leaf = len(nodes)
-        self._first_scalar = len(nodes) + len(leaves)
-        # Written results: (node, result) -> the leaf whose memory the result goes to, -1 for new memory.
+        self._first_input = len(nodes)
+        self._first_scalar = len(nodes) + len(inputs)
+        # Written results: (node, result) -> the input whose memory the result goes to, -1 for new memory.
         self.live: dict[Value, int] = {}
         self.graph = Graph(name=name)
         self._ordered: tuple[int, ...] = ()  # the last node whose row says that it runs in its place
@@ -63,7 +63,7 @@ class RecordedTrace:
         used: dict[int, None] = {}
         for index in wanted:
             for kind, i, _ in self._nodes[index][1]:
-                if kind in ("leaf", "scalar"):
+                if kind in ("input", "scalar"):
                     used[self._id(kind, i)] = None
         for id in sorted(used):
             self._add_argument(id)
@@ -94,15 +94,15 @@ class RecordedTrace:
         return [index for index in wanted if index not in read]
 
     def _id(self, kind: str, index: int) -> int:
-        return index + {"node": 0, "leaf": self._first_leaf, "scalar": self._first_scalar}[kind]
+        return index + {"node": 0, "input": self._first_input, "scalar": self._first_scalar}[kind]
 
     def value_ref(self, value: Value) -> ValueRef:
         """The core's name for a value of the recorded graph."""
         id, result = value
         if id >= self._first_scalar:
             return ("scalar", id - self._first_scalar, 0)
-        if id >= self._first_leaf:
-            return ("leaf", id - self._first_leaf, 0)
+        if id >= self._first_input:
+            return ("input", id - self._first_input, 0)
         return ("node", id, result)
 
     def _add_argument(self, id: int) -> None:
@@ -115,9 +115,9 @@ class RecordedTrace:
             else:
                 self.graph.add_argument(id, meta)
             return
-        leaf = self.leaves[id - self._first_leaf]
-        strided = None if leaf.row_major else StridedArgument(leaf.sizes, leaf.strides)
-        self.graph.add_argument(id, TensorMeta(leaf.dtype, leaf.sizes), payload=strided, device=leaf.device)
+        input = self.inputs[id - self._first_input]
+        strided = None if input.row_major else StridedArgument(input.sizes, input.strides)
+        self.graph.add_argument(id, TensorMeta(input.dtype, input.sizes), payload=strided, device=input.device)
 
     def _add_node(self, index: int) -> None:
         op, operands, params, results, compute, (compile, must, scope), source, device, *carried = self._nodes[index]
@@ -165,23 +165,23 @@ class RecordedTrace:
     def _ranks(self, operands: Any, results: Any) -> int:
         """The most dimensions of anything that a node reads or gives."""
         read = [
-            len(self.leaves[i].sizes) if kind == "leaf" else len(self._nodes[i][3][result][1])
+            len(self.inputs[i].sizes) if kind == "input" else len(self._nodes[i][3][result][1])
             for kind, i, result in operands
-            if kind in ("leaf", "node")
+            if kind in ("input", "node")
         ]
         return max((*read, *(len(shape) for _, shape, _, _ in results)), default=0)
 
     def _shape(self, kind: str, index: int, result: int) -> tuple[int, ...] | None:
-        if kind == "leaf":
-            return self.leaves[index].sizes
+        if kind == "input":
+            return self.inputs[index].sizes
         return tuple(self._nodes[index][3][result][1]) if kind == "node" else None
 
     def _dtypes(self, operands: Any, results: Any) -> set[str]:
         """The types of everything that a node reads or gives."""
         read = {
-            self.leaves[i].dtype if kind == "leaf" else self._nodes[i][3][result][0]
+            self.inputs[i].dtype if kind == "input" else self._nodes[i][3][result][0]
             for kind, i, result in operands
-            if kind in ("leaf", "node")
+            if kind in ("input", "node")
         }
         return read | {dtype for dtype, *_ in results}
 
@@ -201,4 +201,4 @@ def _compilable(call: RecordedCall, ranks: int, by_kernel: bool, on_gpu: bool) -
     return Decision.when(not by_kernel or has_kernel(call), why_not_lowered(call) or "")
 
 
-__all__ = ["ARG", "Leaf", "RecordedTrace", "ValueRef"]
+__all__ = ["ARG", "RecordedTrace", "TraceInput", "ValueRef"]

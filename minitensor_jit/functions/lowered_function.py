@@ -237,17 +237,17 @@ def lower(function: Any, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: 
         try:
             _C.watch_gradients()
             result = fn(*args, **kwargs)
-            nodes, leaves, scalars = _C.describe_recording()
+            nodes, inputs, scalars = _C.describe_recording()
             del result
-            return nodes, leaves, scalars
+            return nodes, inputs, scalars
         finally:
             _C.discard_recording()
 
     try:
-        nodes, leaves, scalars = _C.call_recorded(record, (), {}, _END, (1, 1, 0), function.owner, False)
+        nodes, inputs, scalars = _C.call_recorded(record, (), {}, _END, (1, 1, 0), function.owner, False)
     finally:
         default_generator.set_state(state)
-    trace = RecordedTrace(nodes, leaves, scalars, getattr(function, "__name__", "function"))
+    trace = RecordedTrace(nodes, inputs, scalars, getattr(function, "__name__", "function"))
     clustered = cluster(trace.graph, compiler.options, ClusteringState())
     launches = [node for node in clustered.graph if node.op == LAUNCH]
     return Lowered(function, trace, clustered.graph, launches[0] if launches else None)

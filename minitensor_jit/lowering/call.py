@@ -41,7 +41,7 @@ def has_kernel(call: RecordedCall) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """An operand: `kind` is node, leaf, scalar or none. A scalar that is `baked` is a constant of the compiled code."""
+    """An operand: `kind` is node, input, scalar or none. A `baked` scalar is a constant of the compiled code."""
 
     kind: str
     index: int = 0
@@ -96,6 +96,6 @@ class RecordedCall:
         given = self.operands[operand]
         return given.scalar if given.kind == "scalar" and given.baked else None
 
-    def is_leaf(self, operand: int) -> bool:
+    def is_input(self, operand: int) -> bool:
         """Whether the operand was there before the recording."""
-        return self.operands[operand].kind == "leaf"
+        return self.operands[operand].kind == "input"

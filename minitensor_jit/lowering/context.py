@@ -266,7 +266,7 @@ class Lowering(Builder):
         An argument is checked before the launch, but for elements that are `ignored`; what the cluster computes itself
         within, as `index` if that is given, which has none to ignore.
         """
-        if self.recorded.is_leaf(operand):
+        if self.recorded.is_input(operand):
             self.checks.append(BoundsCheck(self.recorded.node, operand, low, high, ignored))
             return
         index = index or self.inputs[operand]

@@ -182,7 +182,7 @@ class _ClusterLowering:
         fallible = can_fail(call.row, call.compute)
         if fallible and call.row.within is not None:
             place, low, high = call.row.within(*operands, *call.params)
-            if call.is_leaf(place):
+            if call.is_input(place):
                 b.checks.append(BoundsCheck(call.node, place, low, high))
                 fallible = False
         self.fallible |= fallible

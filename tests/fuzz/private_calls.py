@@ -62,7 +62,7 @@ def plans() -> list[Callable[..., Any]]:
         given(steps=[launch(outputs=[("node", 0, 7)])]), given(steps=[launch(inside=[99])]),
         given(steps=[launch(inputs=3)]), given(steps=[launch(name=Hostile())]), given(keep=Hostile()),
         given(steps=[0], measured=True), given(measured=Hostile()),
-        given(deferred=[("node", 7, 0)]), given(deferred=[("leaf", 0, 0)]),
+        given(deferred=[("node", 7, 0)]), given(deferred=[("input", 0, 0)]),
         given(checks=[(9, 0, 1, 9)]), given(steps=[()]), given(steps=[3]), given(deferred=[("n", 0, 0)]),
         given(record=Hostile()), given(steps=3), lambda *_, **__: (), lambda *_, **__: mt.ones(3),
         lambda *_, **__: (b"abc" * 9, [], "x"), lambda *_, **__: (mt.ones(()),),

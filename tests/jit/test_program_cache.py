@@ -467,7 +467,7 @@ def test_plan_bytes_checks_what_it_is_given():
         _C.plan_bytes([], 0, 0, plan)
     with pytest.raises(ValueError, match="99 results"):
         _C.plan_bytes([99], 0, 0, plan)
-    with pytest.raises(ValueError, match="how many leaves"):
+    with pytest.raises(ValueError, match="how many inputs"):
         _C.plan_bytes([1], -1, 0, plan)
 
 

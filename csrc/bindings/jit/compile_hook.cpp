@@ -21,7 +21,7 @@ PyObject* g_kept = nullptr;
 PyObject* g_submit = nullptr;
 
 PyObject* value_ref(ValueRef value) {
-    static const char* kinds[] = {"none", "node", "leaf", "scalar"};
+    static const char* kinds[] = {"none", "node", "input", "scalar"};
     return Py_BuildValue("(sII)", kinds[static_cast<size_t>(value.kind)], value.index,
                          static_cast<unsigned>(value.result));
 }
@@ -48,9 +48,9 @@ PyObject* describe_node(const Trace& trace, const TraceNode& node) {
     for (uint32_t i = 0; i < node.result_count; ++i) {
         const ResultInfo& result = trace.results[node.first_result + i];
         int home = -1;
-        for (size_t leaf = 0; result.storage && result.storage->has_memory() && leaf < trace.leaves.size(); ++leaf)
-            if (trace.leaves[leaf].storage.get() == result.storage) {
-                home = static_cast<int>(leaf);
+        for (size_t input = 0; result.storage && result.storage->has_memory() && input < trace.inputs.size(); ++input)
+            if (trace.inputs[input].storage.get() == result.storage) {
+                home = static_cast<int>(input);
                 break;
             }
         PyRef item = checked(Py_BuildValue("(sNOi)", info(result.dtype).hlo_name, dims_to_tuple(result.sizes),
@@ -76,23 +76,23 @@ PyObject* source_tuple(const SourceRef& source) {
 PyRef describe(const Trace& trace) {
     PyRef nodes = list_of(trace.nodes, [&](const TraceNode& node) { return describe_node(trace, node); });
     size_t index = 0;
-    PyRef leaves = list_of(trace.leaves, [&](const Leaf& leaf) {
+    PyRef inputs = list_of(trace.inputs, [&](const TraceInput& input) {
         size_t same = index;
         for (size_t j = 0; j < index; ++j)
-            if (trace.leaves[j].storage == leaf.storage) {
+            if (trace.inputs[j].storage == input.storage) {
                 same = j;
                 break;
             }
         ++index;
         char device[16];
-        return Py_BuildValue("(sNNLns)", info(leaf.dtype).hlo_name, dims_to_tuple(leaf.sizes),
-                             dims_to_tuple(leaf.strides), static_cast<long long>(leaf.offset),
-                             static_cast<Py_ssize_t>(same), place_of(leaf.storage->device, device));
+        return Py_BuildValue("(sNNLns)", info(input.dtype).hlo_name, dims_to_tuple(input.sizes),
+                             dims_to_tuple(input.strides), static_cast<long long>(input.offset),
+                             static_cast<Py_ssize_t>(same), place_of(input.storage->device, device));
     });
     PyRef scalars = list_of(trace.scalars, [](const ScalarInput& s) {
         return Py_BuildValue("(NO)", scalar_to_python(s.scalar), s.baked ? Py_True : Py_False);
     });
-    return checked(Py_BuildValue("(OOO)", nodes.get(), leaves.get(), scalars.get()));
+    return checked(Py_BuildValue("(OOO)", nodes.get(), inputs.get(), scalars.get()));
 }
 
 namespace {
@@ -120,9 +120,9 @@ ValueRef value_from(const Trace& trace, PyObject* object) {
         value.kind = RefKind::Node;
         check_below(index, trace.nodes.size(), "node");
         check_below(result, trace.nodes[index].result_count, "result");
-    } else if (kind == "leaf") {
-        value.kind = RefKind::Leaf;
-        check_below(index, trace.leaves.size(), "leaf");
+    } else if (kind == "input") {
+        value.kind = RefKind::Input;
+        check_below(index, trace.inputs.size(), "input");
     } else if (kind == "scalar") {
         value.kind = RefKind::Scalar;
         check_below(index, trace.scalars.size(), "scalar");
@@ -223,8 +223,8 @@ std::shared_ptr<Plan> plan_from(const Trace& trace, PyObject* returned, PyObject
     each(checks, [&](PyObject* item) {
         BoundsCheck check;
         long long low, high, ignored;
-        parse(item, "a check", "ILLL", &check.leaf, &low, &high, &ignored);
-        check_below(check.leaf, trace.leaves.size(), "leaf");
+        parse(item, "a check", "ILLL", &check.input, &low, &high, &ignored);
+        check_below(check.input, trace.inputs.size(), "input");
         check.low = low;
         check.high = high;
         check.ignored = ignored;
@@ -336,10 +336,10 @@ PyObject* py_set_submit_hook(PyObject*, PyObject* submitter) {
 // A plan as bytes, in a process that has not recorded its trace.
 PyObject* py_plan_bytes(PyObject*, PyObject* args) {
     PyObject *results, *returned;
-    Py_ssize_t leaves, scalars;
-    if (!PyArg_ParseTuple(args, "OnnO:plan_bytes", &results, &leaves, &scalars, &returned)) return nullptr;
+    Py_ssize_t inputs, scalars;
+    if (!PyArg_ParseTuple(args, "OnnO:plan_bytes", &results, &inputs, &scalars, &returned)) return nullptr;
     return guarded([&]() -> PyObject* {
-        if (leaves < 0 || scalars < 0) fail_value("plan_bytes: expected how many leaves and scalars there are");
+        if (inputs < 0 || scalars < 0) fail_value("plan_bytes: expected how many inputs and scalars there are");
         Trace form;
         each(results, [&](PyObject* count) {
             const uint64_t some = to_uint64(count);
@@ -350,7 +350,7 @@ PyObject* py_plan_bytes(PyObject*, PyObject* args) {
             node.result_count = static_cast<uint32_t>(some);
             form.results.resize(form.results.size() + some);
         });
-        form.leaves.resize(static_cast<size_t>(leaves));
+        form.inputs.resize(static_cast<size_t>(inputs));
         form.scalars.resize(static_cast<size_t>(scalars));
         const std::string text = plan_to_bytes(*plan_from(form, returned, nullptr));
         return PyBytes_FromStringAndSize(text.data(), static_cast<Py_ssize_t>(text.size()));
@@ -359,15 +359,15 @@ PyObject* py_plan_bytes(PyObject*, PyObject* args) {
 
 PyMethodDef compile_hook_functions[] = {
     {"set_submit_hook", method<py_set_submit_hook>(), METH_O,
-     "set_submit_hook(f | None): f(number, signature, (nodes, leaves, scalars)) has another process compile a trace, "
+     "set_submit_hook(f | None): f(number, signature, (nodes, inputs, scalars)) has another process compile a trace, "
      "and returns whether it will."},
     {"set_recall_hook", method<py_set_recall_hook>(), METH_O,
      "set_recall_hook(f | None): f(number, signature) -> (plan, [(entry, what keeps the code)], name) or None: what "
      "another process has compiled for a run of this program."},
     {"plan_bytes", method<py_plan_bytes>(), METH_VARARGS,
-     "plan_bytes(results of each node, leaves, scalars, plan) -> the plan as bytes that a recalled one is made of."},
+     "plan_bytes(results of each node, inputs, scalars, plan) -> the plan as bytes that a recalled one is made of."},
     {"set_compile_hook", method<py_set_compile_hook>(), METH_VARARGS,
-     "set_compile_hook(f, recall): f(nodes, leaves, scalars, number) -> (steps, deferred, checks, record, whether "
+     "set_compile_hook(f, recall): f(nodes, inputs, scalars, number) -> (steps, deferred, checks, record, whether "
      "launches are timed against their ops, keep), where keep(signature, plan) gets the plan as bytes; None if a "
      "thread "
      "compiles it, which then calls plan_made(number); a number of 0 is compiled now. "

@@ -208,18 +208,18 @@ bool is_imported(Observation& o, Frame* frame) {
     return false;
 }
 
-enum class Look { None, Instructions, Failed };
+enum class Tracing { None, Instructions, Failed };
 
 // A function's frame begins or goes on: whether its instructions are to be seen.
-Look at_call(Observation& o, Frame* frame) {
+Tracing at_call(Observation& o, Frame* frame) {
     PyCodeObject* code = code_of(frame);
     const Kind kind = kind_of(code);
     if (kind == kImport) {
         o.import = frame;
         o.import_code = code;
-        return Look::None;
+        return Tracing::None;
     }
-    if (kind == kLibrary && !is_programs(o, frame)) return Look::None;
+    if (kind == kLibrary && !is_programs(o, frame)) return Tracing::None;
     if (kind == kInternal) {
         const int n = code->co_argcount + code->co_kwonlyargcount;
         for (int i = 0; i < n; ++i) {
@@ -228,9 +228,9 @@ Look at_call(Observation& o, Frame* frame) {
             if (argument && o.module_type != Py_None &&
                 PyType_IsSubtype(Py_TYPE(argument), reinterpret_cast<PyTypeObject*>(o.module_type)) &&
                 !tell(o, -2, 0, code, 0, PyTuple_Pack(1, argument)))
-                return Look::Failed;
+                return Tracing::Failed;
         }
-        return Look::None;
+        return Tracing::None;
     }
     if (code->co_flags & CO_VARKEYWORDS) {  // a dict that the call made
         PyObject* named =
@@ -242,8 +242,8 @@ Look at_call(Observation& o, Frame* frame) {
     PyObject* self = has_self ? frame->localsplus[0] : nullptr;
     // An argument that inner functions use is in a cell by now, or will be.
     if (self && PyCell_Check(self)) self = PyCell_GET(self);
-    return tell(o, -1, 0, code, 0, PyTuple_Pack(2, function_of(frame), or_none(self))) ? Look::Instructions
-                                                                                       : Look::Failed;
+    return tell(o, -1, 0, code, 0, PyTuple_Pack(2, function_of(frame), or_none(self))) ? Tracing::Instructions
+                                                                                       : Tracing::Failed;
 }
 
 #if PY_VERSION_HEX >= 0x030C0000
@@ -265,9 +265,9 @@ PyObject* on_start(PyObject*, PyObject* const* args, Py_ssize_t) {
     if (!o || o->failed) Py_RETURN_NONE;
     Frame* frame = current_frame(PyThreadState_Get());
     if (!frame || is_imported(*o, frame)) Py_RETURN_NONE;
-    const Look look = at_call(*o, frame);
-    if (look == Look::Failed) return nullptr;
-    if (look == Look::None) Py_RETURN_NONE;
+    const Tracing tracing = at_call(*o, frame);
+    if (tracing == Tracing::Failed) return nullptr;
+    if (tracing == Tracing::None) Py_RETURN_NONE;
     CodeFacts* facts = facts_of(code_of(frame));
     if (facts && facts->watched == events.epoch) Py_RETURN_NONE;
     PyRef done(facts && PyList_Append(events.codes, args[0]) == 0
@@ -370,9 +370,9 @@ int on_event(PyObject*, PyFrameObject* object, int what, PyObject* argument) {
     if (what == PyTrace_OPCODE) {
         goes_on = before_instruction(*o, frame, static_cast<size_t>(_PyInterpreterFrame_LASTI(frame)));
     } else {
-        const Look look = at_call(*o, frame);
-        goes_on = look != Look::Failed;
-        if (look == Look::Instructions) object->f_trace_opcodes = 1;
+        const Tracing tracing = at_call(*o, frame);
+        goes_on = tracing != Tracing::Failed;
+        if (tracing == Tracing::Instructions) object->f_trace_opcodes = 1;
         if (!o->other) object->f_trace_lines = 0;
     }
     if (goes_on) {

@@ -247,7 +247,7 @@ PyObject* py_set_plan_cache_limit(PyObject*, PyObject* bytes) {
         Py_RETURN_NONE;
     });
 }
-// (nodes, leaves, scalars) of what this thread has recorded so far.
+// (nodes, inputs, scalars) of what this thread has recorded so far.
 PyObject* py_describe_recording(PyObject*, PyObject*) {
     return guarded([&]() -> PyObject* {
         if (!current) fail("describe_recording: nothing is being recorded");
@@ -333,7 +333,7 @@ PyMethodDef trace_bindings_functions[] = {
     {"set_plan_cache_limit", method<py_set_plan_cache_limit>(), METH_O,
      "set_plan_cache_limit(bytes): how much memory launch plans may take."},
     {"describe_recording", method<py_describe_recording>(), METH_NOARGS,
-     "(nodes, leaves, scalars) of what this thread has recorded so far."},
+     "(nodes, inputs, scalars) of what this thread has recorded so far."},
     {"set_internal_prefixes", method<py_set_internal_prefixes>(), METH_O, "Folders whose frames are not the user's."},
     {"caller", method<py_caller>(), METH_NOARGS, "(file, line, function) of the innermost frame that is the user's."},
     {}};

@@ -9,7 +9,7 @@ namespace mt::py {
 // (file, line, function) of a recorded call, or None.
 PyObject* source_tuple(const SourceRef& source);
 
-// (nodes, leaves, scalars) of a trace, as the compiler reads it.
+// (nodes, inputs, scalars) of a trace, as the compiler reads it.
 PyRef describe(const trace::Trace& trace);
 
 // From here on what is recorded is a function of that number, of which a program may be made; 0: no function.

@@ -112,7 +112,7 @@ void find_host_inputs(const Trace& trace, Plan& plan) {
         if (!step.program) continue;
         for (const InputSlot& slot : step.inputs) {
             bool host = slot.random || slot.is_size || slot.value.kind == RefKind::Scalar;
-            if (slot.value.kind == RefKind::Leaf) host = !on_gpu(trace.leaves[slot.value.index].storage->device);
+            if (slot.value.kind == RefKind::Input) host = !on_gpu(trace.inputs[slot.value.index].storage->device);
             if (slot.value.kind == RefKind::Node) host = !on_gpu(trace.nodes[slot.value.index].device);
             step.from_host.push_back(host);
         }

@@ -55,10 +55,10 @@ struct Step {
     std::vector<bool> from_host;
 };
 
-// The elements of integer leaf `leaf` must lie in [low, high), or be `ignored`: an index that compiled code will use
+// The elements of integer input `input` must lie in [low, high), or be `ignored`: an index that compiled code will use
 // unchecked. Where none is ignored, that is `low`.
 struct BoundsCheck {
-    uint32_t leaf;
+    uint32_t input;
     int64_t low, high, ignored;
 };
 

@@ -52,7 +52,7 @@ class Reader {
             case RefKind::Node:
                 if (!is_node(value.index) || value.result >= trace_.nodes[value.index].result_count) refuse(0);
                 break;
-            case RefKind::Leaf: within(value.index, trace_.leaves.size()); break;
+            case RefKind::Input: within(value.index, trace_.inputs.size()); break;
             case RefKind::Scalar: within(value.index, trace_.scalars.size()); break;
             default: refuse(0);
         }
@@ -64,7 +64,7 @@ class Reader {
         return found;
     }
     uint32_t node() { return within(get<uint32_t>(), trace_.nodes.size()); }
-    uint32_t leaf() { return within(get<uint32_t>(), trace_.leaves.size()); }
+    uint32_t input() { return within(get<uint32_t>(), trace_.inputs.size()); }
     DType dtype() {
         auto found = get<DType>();
         within(static_cast<uint32_t>(found), static_cast<size_t>(DType::Count));
@@ -141,7 +141,7 @@ std::string plan_to_bytes(const Plan& plan) {
     });
     out.list(plan.deferred, [&](ValueRef value) { out.value(value); });
     out.list(plan.checks, [&](const BoundsCheck& check) {
-        out.put(check.leaf);
+        out.put(check.input);
         out.put(check.low);
         out.put(check.high);
         out.put(check.ignored);
@@ -162,7 +162,7 @@ std::shared_ptr<Plan> plan_from_bytes(const Trace& trace, std::string_view bytes
     in.list([&] { plan->deferred.push_back(in.result()); });
     in.list([&] {
         BoundsCheck check;
-        check.leaf = in.leaf();
+        check.input = in.input();
         check.low = in.get<int64_t>();
         check.high = in.get<int64_t>();
         check.ignored = in.get<int64_t>();

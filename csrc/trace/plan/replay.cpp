@@ -147,44 +147,45 @@ bool run_launch(Trace& trace, const Step& step, Progress& run) {
     return true;
 }
 
-// Whether `fits` holds for all elements of a leaf.
-template <class T, class F> bool all_fit(const Leaf& leaf, F&& fits) {
-    const T* data = static_cast<const T*>(leaf.storage->data) + leaf.offset;
-    int64_t count = product(leaf.sizes);
-    if (leaf.strides == contiguous_strides(leaf.sizes))
+// Whether `fits` holds for all elements of an input.
+template <class T, class F> bool all_fit(const TraceInput& input, F&& fits) {
+    const T* data = static_cast<const T*>(input.storage->data) + input.offset;
+    int64_t count = product(input.sizes);
+    if (input.strides == contiguous_strides(input.sizes))
         return std::all_of(data, data + count, [&](T value) { return fits(static_cast<int64_t>(value)); });
-    std::vector<int64_t> at(leaf.sizes.size(), 0);
+    std::vector<int64_t> at(input.sizes.size(), 0);
     for (int64_t i = 0; i < count; ++i) {
         int64_t position = 0;
-        for (size_t d = 0; d < at.size(); ++d) position += at[d] * leaf.strides[d];
+        for (size_t d = 0; d < at.size(); ++d) position += at[d] * input.strides[d];
         if (!fits(static_cast<int64_t>(data[position]))) return false;
         for (size_t d = at.size(); d-- > 0;) {
-            if (++at[d] < leaf.sizes[d]) break;
+            if (++at[d] < input.sizes[d]) break;
             at[d] = 0;
         }
     }
     return true;
 }
 
-// A leaf with its elements where the host can read them.
-Leaf on_host(const Leaf& leaf) {
-    if (!on_gpu(leaf.storage->device)) return leaf;
-    Ref<Tensor> there = Tensor::make(Storage::alias(*leaf.storage), leaf.dtype, leaf.sizes, leaf.strides, leaf.offset);
+// An input with its elements where the host can read them.
+TraceInput on_host(const TraceInput& input) {
+    if (!on_gpu(input.storage->device)) return input;
+    Ref<Tensor> there = Tensor::make(Storage::alias(*input.storage), input.dtype, input.sizes, input.strides,
+                                     input.offset);
     Ref<Tensor> here = copy_across(*there, Device{});
     return {here->storage, 0, here->sizes, here->strides, here->dtype};
 }
 
 // Whether all indices that compiled code will use unchecked are within their bounds.
 bool within_bounds(const Trace& trace, const BoundsCheck& check) {
-    const Leaf leaf = on_host(trace.leaves[check.leaf]);
-    if (check.low >= check.high && check.ignored == check.low) return product(leaf.sizes) == 0;
+    const TraceInput input = on_host(trace.inputs[check.input]);
+    if (check.low >= check.high && check.ignored == check.low) return product(input.sizes) == 0;
     auto fits = [&](int64_t value) { return (value >= check.low && value < check.high) || value == check.ignored; };
-    switch (leaf.dtype) {
-        case DType::I64: return all_fit<int64_t>(leaf, fits);
-        case DType::I32: return all_fit<int32_t>(leaf, fits);
-        case DType::I16: return all_fit<int16_t>(leaf, fits);
-        case DType::I8: return all_fit<int8_t>(leaf, fits);
-        case DType::U8: return all_fit<uint8_t>(leaf, fits);
+    switch (input.dtype) {
+        case DType::I64: return all_fit<int64_t>(input, fits);
+        case DType::I32: return all_fit<int32_t>(input, fits);
+        case DType::I16: return all_fit<int16_t>(input, fits);
+        case DType::I8: return all_fit<int8_t>(input, fits);
+        case DType::U8: return all_fit<uint8_t>(input, fits);
         default: return false;
     }
 }
@@ -253,7 +254,7 @@ void replay(Trace& trace, Plan& plan, Progress& run) {
     if (!run.buffers) {
         std::vector<uint32_t> refused;
         for (const BoundsCheck& check : plan.checks)
-            if (!within_bounds(trace, check)) refused.push_back(check.leaf);
+            if (!within_bounds(trace, check)) refused.push_back(check.input);
         if (++plan.replays == 2 && plan.structure) note_reuse(plan.structure);
         run.buffers.emplace(trace, plan);
         run.spent.assign(plan.fastest.size(), 0);

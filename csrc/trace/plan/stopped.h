@@ -52,7 +52,7 @@ void run_node(Trace& trace, uint32_t node, Buffers& buffers);
 // Whether the step writes over what the trace may have read.
 bool writes_in_place(const Trace& trace, const Step& step, const Buffers& buffers);
 // Finishes a run in which something went wrong. The step that is next has failed, or if the failure is empty, an op
-// inside it has; nullopt: it has not run. Compiled code must not see the leaves `refused`. Raises the
+// inside it has; nullopt: it has not run. Compiled code must not see the inputs `refused`. Raises the
 // first error; returns where the ops one by one had none.
 void finish_run(Trace& trace, const Plan& plan, Progress& run, std::optional<Failure> failure,
                 const std::vector<uint32_t>& refused);

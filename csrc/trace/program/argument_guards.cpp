@@ -79,8 +79,8 @@ bool Program::accepts(Tensor* const* given, size_t given_count) const {
         if (!memory.external()) continue;
         for (size_t i = 0; i < count; ++i)
             if (arguments[i]->storage->overlaps(memory)) return false;
-        for (const Leaf& leaf : trace_.leaves)
-            if (leaf.storage && leaf.storage->overlaps(memory)) return false;
+        for (const TraceInput& input : trace_.inputs)
+            if (input.storage && input.storage->overlaps(memory)) return false;
     }
     for (const Held& held : held_) {
         const Tensor& t = *held.tensor;
@@ -89,11 +89,11 @@ bool Program::accepts(Tensor* const* given, size_t given_count) const {
             return false;
     }
     // Captured tensors that an unfinished recording is about to change.
-    for (const Leaf& leaf : trace_.leaves) {
-        if (!leaf.storage) continue;
-        if (leaf.storage->pending) return false;
+    for (const TraceInput& input : trace_.inputs) {
+        if (!input.storage) continue;
+        if (input.storage->pending) return false;
         for (size_t i = 0; i < count; ++i)
-            if (arguments[i]->storage == leaf.storage) return false;
+            if (arguments[i]->storage == input.storage) return false;
     }
     return true;
 }

@@ -15,15 +15,15 @@ std::shared_ptr<BackwardProgram> BackwardProgram::freeze(const Trace& trace, std
             return node.op->kind == Kind::Random || node.device.type != DeviceType::CPU;
         }))
         return nullptr;
-    std::vector<Leaf> leaves = trace.leaves;
-    if (read_in_place(trace.snapshots(), leaves)) return nullptr;
-    for (Leaf& leaf : leaves) {
+    std::vector<TraceInput> inputs = trace.inputs;
+    if (read_in_place(trace.snapshots(), inputs)) return nullptr;
+    for (TraceInput& input : inputs) {
         auto known = std::find_if(graph.memory.begin(), graph.memory.end(), [&](const GradientGraph::Memory& memory) {
-            return memory.storage == leaf.storage && memory.dtype == leaf.dtype;
+            return memory.storage == input.storage && memory.dtype == input.dtype;
         });
         if (known == graph.memory.end()) return nullptr;
-        program->bound_.push_back({static_cast<uint32_t>(known - graph.memory.begin()), leaf.offset - known->offset});
-        leaf.storage.reset();
+        program->bound_.push_back({static_cast<uint32_t>(known - graph.memory.begin()), input.offset - known->offset});
+        input.storage.reset();
     }
     size_t stored = 0;
     for (uint32_t i = 0; i < graph.nodes.size(); ++i) {
@@ -48,7 +48,7 @@ std::shared_ptr<BackwardProgram> BackwardProgram::freeze(const Trace& trace, std
     const auto alive = std::count_if(trace.results.begin(), trace.results.end(),
                                      [](const ResultInfo& result) { return result.storage != nullptr; });
     if (static_cast<size_t>(alive) != stored) return nullptr;
-    program->trace_.copy_recording(trace, std::move(leaves));
+    program->trace_.copy_recording(trace, std::move(inputs));
     program->plan_ = std::move(plan);
     program->words_ = graph.words;
     program->numbers_ = graph.numbers;
@@ -67,14 +67,14 @@ std::vector<BackwardProgram::Stored> BackwardProgram::run(const GradientGraph& g
         ~Unbind() {
             for (ResultInfo& result : program.trace_.results) result.storage = nullptr;
             // Their last owner may run code.
-            for (Leaf& leaf : program.trace_.leaves) Ref<Storage> last = std::move(leaf.storage);
+            for (TraceInput& input : program.trace_.inputs) Ref<Storage> last = std::move(input.storage);
             program.busy_ = false;
         }
     } unbind{*this};
     for (size_t i = 0; i < bound_.size(); ++i) {
         const GradientGraph::Memory& memory = graph.memory[bound_[i].memory];
-        trace_.leaves[i].storage = memory.storage;
-        trace_.leaves[i].offset = memory.offset + bound_[i].offset;
+        trace_.inputs[i].storage = memory.storage;
+        trace_.inputs[i].offset = memory.offset + bound_[i].offset;
     }
     std::vector<Stored> stored;
     stored.reserve(gradients_.size());

@@ -24,7 +24,7 @@ class BackwardProgram final : public KeptCall {
     std::vector<Stored> run(const GradientGraph& graph);
 
   private:
-    struct Bound {  // a leaf of the trace
+    struct Bound {  // an input of the trace
         uint32_t memory;
         int64_t offset;  // from the first tensor over it
     };

@@ -36,18 +36,18 @@ int32_t find_storage(const std::vector<Tensor*>& tensors, const Storage* storage
 
 }  // namespace
 
-const char* read_in_place(const std::vector<Trace::Snapshot>& snapshots, std::vector<Leaf>& leaves) {
+const char* read_in_place(const std::vector<Trace::Snapshot>& snapshots, std::vector<TraceInput>& inputs) {
     for (const Trace::Snapshot& snapshot : snapshots) {
-        const Leaf& source = snapshot.source;
+        const TraceInput& source = snapshot.source;
         for (const Trace::Snapshot& other : snapshots)
             if (&other != &snapshot &&
                 other.source.is(source.storage, source.offset, source.sizes, source.strides, source.dtype))
                 return "memory that it reads was changed from outside while it ran";
-        for (Leaf& leaf : leaves) {
-            if (leaf.storage.get() != snapshot.copy.get()) continue;
-            if (!(leaf.strides == source.strides))
+        for (TraceInput& input : inputs) {
+            if (input.storage.get() != snapshot.copy.get()) continue;
+            if (!(input.strides == source.strides))
                 return "it reads memory with large gaps that NumPy or another framework may change";
-            leaf = source;
+            input = source;
         }
     }
     return nullptr;
@@ -153,17 +153,17 @@ std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> pla
         program->arguments_.push_back({t.dtype, t.device(), t.sizes, t.strides, false, t.offset, t.storage->nbytes,
                                        differentiated(t), leaf, first, t.offset - arguments[first]->offset});
     }
-    std::vector<Leaf> leaves = trace.leaves;
-    if (const char* reason = read_in_place(trace.snapshots(), leaves)) return refuse(reason);
-    for (size_t i = 0; i < leaves.size(); ++i) {
-        const Leaf& leaf = leaves[i];
-        int32_t argument = find_storage(arguments, leaf.storage.get());
+    std::vector<TraceInput> inputs = trace.inputs;
+    if (const char* reason = read_in_place(trace.snapshots(), inputs)) return refuse(reason);
+    for (size_t i = 0; i < inputs.size(); ++i) {
+        const TraceInput& input = inputs[i];
+        int32_t argument = find_storage(arguments, input.storage.get());
         if (argument < 0) continue;
         auto which = static_cast<uint32_t>(argument);
-        auto read = element_span(leaf.sizes, leaf.strides, leaf.offset);
+        auto read = element_span(input.sizes, input.strides, input.offset);
         auto shows = [&](const Tensor& t) {
             auto shown = element_span(t.sizes, t.strides, t.offset);
-            return t.storage == leaf.storage && read.first >= shown.first && read.second <= shown.second;
+            return t.storage == input.storage && read.first >= shown.first && read.second <= shown.second;
         };
         while (which < arguments.size() && !shows(*arguments[which])) ++which;
         if (which == arguments.size()) {
@@ -171,7 +171,7 @@ std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> pla
             program->arguments_[which].whole_storage = true;
         }
         const Tensor& t = *arguments[which];
-        program->argument_leaves_.push_back({static_cast<uint32_t>(i), which, leaf.offset - t.offset});
+        program->argument_inputs_.push_back({static_cast<uint32_t>(i), which, input.offset - t.offset});
     }
     auto flat = [&](const Pending& p) { return trace.nodes[p.node].first_result + p.result; };
     auto home_of = [&](const Storage& storage) -> History::Home {
@@ -278,8 +278,8 @@ std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> pla
     }
     program->numbers_ = std::move(function_log->numbers);
     program->plan_ = std::move(plan);
-    for (const ArgumentLeaf& leaf : program->argument_leaves_) leaves[leaf.leaf].storage.reset();
-    program->trace_.copy_recording(trace, std::move(leaves));
+    for (const ArgumentInput& input : program->argument_inputs_) inputs[input.input].storage.reset();
+    program->trace_.copy_recording(trace, std::move(inputs));
     return program;
 }
 
@@ -312,16 +312,17 @@ bool Program::run(Tensor* const* given, Ref<Tensor>* out) {
     struct Unbind {
         Program& program;
         ~Unbind() {
-            for (const ArgumentLeaf& leaf : program.argument_leaves_) program.trace_.leaves[leaf.leaf].storage.reset();
+            for (const ArgumentInput& input : program.argument_inputs_)
+                program.trace_.inputs[input.input].storage.reset();
             for (ResultInfo& result : program.trace_.results) result.storage = nullptr;
             program.trace_.places.clear();
             program.busy_ = false;
         }
     } unbind{*this};
-    for (const ArgumentLeaf& leaf : argument_leaves_) {
-        const Tensor& t = *arguments[leaf.argument];
-        trace_.leaves[leaf.leaf].storage = t.storage;
-        trace_.leaves[leaf.leaf].offset = t.offset + leaf.offset;
+    for (const ArgumentInput& input : argument_inputs_) {
+        const Tensor& t = *arguments[input.argument];
+        trace_.inputs[input.input].storage = t.storage;
+        trace_.inputs[input.input].offset = t.offset + input.offset;
     }
     for (uint32_t n : random_) draw_again(n);
     SmallVector<Storage*, 8> fresh;

@@ -1,4 +1,4 @@
-// A whole function as one program: a recorded trace with its plan, whose leaves and results are bound anew at every
+// A whole function as one program: a recorded trace with its plan, whose inputs and results are bound anew at every
 // call.
 #pragma once
 
@@ -18,8 +18,8 @@ void end_function();
 extern const char* const kUnsettled;
 
 // A recording reads copies of memory that NumPy or another framework may change before it runs. A program runs when it
-// is called, and reads the memory itself: its leaves become those. Returns why it can't.
-const char* read_in_place(const std::vector<Trace::Snapshot>& snapshots, std::vector<Leaf>& leaves);
+// is called, and reads the memory itself: its inputs become those. Returns why it can't.
+const char* read_in_place(const std::vector<Trace::Snapshot>& snapshots, std::vector<TraceInput>& inputs);
 
 class Program {
   public:
@@ -53,8 +53,8 @@ class Program {
         uint32_t first = 0;     // of the arguments that share its memory, and how far after it this one begins
         int64_t after_first = 0;
     };
-    struct ArgumentLeaf {
-        uint32_t leaf, argument;
+    struct ArgumentInput {
+        uint32_t input, argument;
         int64_t offset;  // from the argument's first element
     };
     struct Written {  // a recorded value that goes to memory which exists
@@ -110,7 +110,7 @@ class Program {
     Trace trace_;
     std::shared_ptr<Plan> plan_;
     std::vector<ArgumentMeta> arguments_;
-    std::vector<ArgumentLeaf> argument_leaves_;
+    std::vector<ArgumentInput> argument_inputs_;
     std::vector<Written> written_;
     std::vector<Returned> results_;
     std::vector<Gradient> gradients_;

@@ -144,7 +144,7 @@ void run_at_once(Trace& trace) { flush_trace(trace, nullptr); }
 
 void flush(const char* reason) {
     if (!current) return;
-    if (current->in_eager_region()) current->look(reason);
+    if (current->in_eager_region()) current->observe(reason);
     flush_trace(*current, reason);
 }
 
@@ -205,7 +205,7 @@ bool close_values(bool close) { return std::exchange(closed, close); }
 void install() {
     materialize_hook = materialize;
     pending_died_hook = pending_died;
-    before_write_hook = [](Storage* storage) { keep_leaves(storage, nullptr); };
+    before_write_hook = [](Storage* storage) { keep_inputs(storage, nullptr); };
     capture_source_hook = capture_source;
     install_jit_device();
     install_gpu();

@@ -41,7 +41,7 @@ void Following::begin(const Start& start) {
 void Following::forget() {
     began_ = false;
     expected_ = nullptr;
-    nodes_ = leaves_ = 0;
+    nodes_ = inputs_ = 0;
 }
 
 namespace {
@@ -59,7 +59,7 @@ bool same_node(const Recorded& now, const Recorded& then, size_t n) {
     return true;
 }
 
-bool same_layout(const Leaf& a, const Leaf& b) {
+bool same_layout(const TraceInput& a, const TraceInput& b) {
     return a.offset == b.offset && a.dtype == b.dtype && a.sizes == b.sizes && a.strides == b.strides;
 }
 
@@ -69,10 +69,10 @@ bool Following::keeps_up(const Recorded& now) {
     if (!expected_) return false;
     const Recorded& then = *expected_;
     const size_t first = nodes_;
-    bool same = now.nodes.size() <= then.nodes.size() && now.leaves.size() <= then.leaves.size();
+    bool same = now.nodes.size() <= then.nodes.size() && now.inputs.size() <= then.inputs.size();
     for (; same && nodes_ < now.nodes.size(); ++nodes_) same = same_node(now, then, nodes_);
-    for (; same && leaves_ < now.leaves.size(); ++leaves_)
-        same = same_layout(now.leaves[leaves_], then.leaves[leaves_]);
+    for (; same && inputs_ < now.inputs.size(); ++inputs_)
+        same = same_layout(now.inputs[inputs_], then.inputs[inputs_]);
     if (same && nodes_ > first) {
         const size_t begin = first ? then.nodes[first - 1].last_word : 0, end = then.nodes[nodes_ - 1].last_word;
         same = std::memcmp(&now.signature[begin], &then.signature[begin], (end - begin) * sizeof(uint64_t)) == 0;
@@ -120,7 +120,7 @@ bool same_scalar(const ScalarInput& then, const Scalar& now) {
 }  // namespace
 
 // Whether the operand of the call at hand is recorded as `wanted`. Views of recorded values are read by the nodes from
-// `read` to `call`; a leaf that is as expected is there afterwards.
+// `read` to `call`; an input that is as expected is there afterwards.
 [[gnu::hot]] bool Trace::is_expected(const Operand& operand, ValueRef wanted, const Recorded& then, size_t& read,
                                      size_t call) {
     if (!operand.tensor) {
@@ -140,11 +140,11 @@ bool same_scalar(const ScalarInput& then, const Scalar& now) {
         return then.operands[node.first_operand] == base && then.results[node.first_result].dtype == t.dtype &&
                region[0].ints == t.sizes && region[1].ints == t.strides && region[2].i == t.offset;
     }
-    if (wanted.kind != RefKind::Leaf || storage.external()) return false;
-    if (wanted.index < leaves.size()) return leaves[wanted.index].is(t.storage, t.offset, t.sizes, t.strides, t.dtype);
-    const Leaf& leaf = then.leaves[wanted.index];
-    return leaf.offset == t.offset && leaf.dtype == t.dtype && leaf.sizes == t.sizes && leaf.strides == t.strides &&
-           leaf_of(t.storage, t.offset, t.sizes, t.strides, t.dtype).index == wanted.index;
+    if (wanted.kind != RefKind::Input || storage.external()) return false;
+    if (wanted.index < inputs.size()) return inputs[wanted.index].is(t.storage, t.offset, t.sizes, t.strides, t.dtype);
+    const TraceInput& input = then.inputs[wanted.index];
+    return input.offset == t.offset && input.dtype == t.dtype && input.sizes == t.sizes && input.strides == t.strides &&
+           input_of(t.storage, t.offset, t.sizes, t.strides, t.dtype).index == wanted.index;
 }
 
 [[gnu::hot]] bool Trace::follow(Call& call, Ref<Tensor>* out) {

@@ -25,13 +25,13 @@ class Following {
     bool keeps_up(const Recorded& now);
     // What the next call may be, if all that `now` has is as expected; else null.
     const Recorded* expected(const Recorded& now) {
-        const bool asked = nodes_ == now.nodes.size() && leaves_ == now.leaves.size();
+        const bool asked = nodes_ == now.nodes.size() && inputs_ == now.inputs.size();
         return asked || keeps_up(now) ? expected_ : nullptr;
     }
     // What `now` has got since was copied.
     void advance(const Recorded& now) {
         nodes_ = now.nodes.size();
-        leaves_ = now.leaves.size();
+        inputs_ = now.inputs.size();
     }
     // The recording is over. Where it began if the next one that begins there should follow it.
     std::optional<Start> end(const Recorded& over);
@@ -61,7 +61,7 @@ class Following {
     bool began_ = false;
     uint64_t begun_count_ = 0;
     const Recorded* expected_ = nullptr;
-    size_t nodes_ = 0, leaves_ = 0;  // of the recording, that are as expected
+    size_t nodes_ = 0, inputs_ = 0;  // of the recording, that are as expected
 };
 
 }  // namespace mt::trace

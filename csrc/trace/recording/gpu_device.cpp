@@ -19,7 +19,7 @@ class Untagged {
 };
 
 // A write through a view that shows a part of its storage without gaps, as one to a storage of its own: the rest need
-// not be looked at. Whoever calls has copied what else overlaps it.
+// not be read. Whoever calls has copied what else overlaps it.
 class Window {
   public:
     Window(Call& call, Tensor& destination) : call_(call) {

@@ -9,7 +9,7 @@
 
 namespace mt::trace {
 
-enum class RefKind : uint8_t { None, Node, Leaf, Scalar };
+enum class RefKind : uint8_t { None, Node, Input, Scalar };
 
 // One operand of a node, in 64 bits: also a word of the signature.
 struct ValueRef {
@@ -23,7 +23,7 @@ struct ValueRef {
 inline constexpr uint32_t kOwnMemory = ~uint32_t{0};
 
 // A tensor that was there before the trace.
-struct Leaf {
+struct TraceInput {
     Ref<Storage> storage;
     int64_t offset;
     Dims sizes, strides;
@@ -59,7 +59,7 @@ struct ResultInfo {
     Dims sizes;
     Storage* storage;  // borrowed: the living storage of which this is the current value; null: nobody can see it
     // Of a value that was written to a storage, what the storage had before: another value, or its memory, which is a
-    // leaf; kOwnMemory for one that nothing reads. A write that fails leaves that.
+    // input; kOwnMemory for one that nothing reads. A write that fails leaves that.
     ValueRef before;
 };
 
@@ -88,7 +88,7 @@ struct Recorded {
     std::vector<ValueRef> operands;
     std::vector<Value> params;
     std::vector<ResultInfo> results;
-    std::vector<Leaf> leaves;
+    std::vector<TraceInput> inputs;
     std::vector<ScalarInput> scalars;
     // Everything that the plan depends on, in words; see finish_signature.
     std::vector<uint64_t> signature;
@@ -98,7 +98,7 @@ struct Recorded {
         operands.clear();
         params.clear();
         results.clear();
-        leaves.clear();
+        inputs.clear();
         scalars.clear();
         signature.clear();
     }

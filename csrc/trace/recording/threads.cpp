@@ -46,12 +46,12 @@ Suspend::~Suspend() {
 
 bool recording() { return current != nullptr; }
 
-bool keep_leaves(Storage* storage, const Trace* except) {
+bool keep_inputs(Storage* storage, const Trace* except) {
     bool waited = false;
     // While it waits, other threads record new reads and begin new traces.
     for (size_t i = 0; i < all_traces().size();) {
         Trace* trace = all_traces()[i];
-        if (trace == except || trace->keep_leaf(storage)) {
+        if (trace == except || trace->keep_input(storage)) {
             ++i;
         } else {
             waited = true;

@@ -61,7 +61,7 @@ uint64_t bits_of(const Scalar& s) {
 
 }  // namespace
 
-Trace::Trace() : leaf_table_(64, -1) {}
+Trace::Trace() : input_table_(64, -1) {}
 
 Trace::~Trace() {
     clear();
@@ -84,7 +84,7 @@ void Trace::clear() {
     scopes = 0;
     calls_ = 0;
     gated = is_program_;
-    leaf_table_.assign(64, -1);
+    input_table_.assign(64, -1);
     repetition_.clear();
     ended_as_part_ = false;
     auto snapshots = std::move(snapshots_);
@@ -92,9 +92,9 @@ void Trace::clear() {
     // Last, since code objects and the owners of storages may run code when they die.
     for (TraceNode& node : over.nodes) Py_XDECREF(node.source.code);
     for (const Snapshot& snapshot : snapshots) Py_XDECREF(snapshot.place.code);
-    for (Leaf& leaf : over.leaves)
-        if (leaf.storage && counts_readers) --leaf.storage->readers;
-    for (Leaf& leaf : over.leaves) leaf.storage.reset();
+    for (TraceInput& input : over.inputs)
+        if (input.storage && counts_readers) --input.storage->readers;
+    for (TraceInput& input : over.inputs) input.storage.reset();
     if (followed) following_.keep(*followed, over);
     over.clear();
     spare_ = std::move(over);
@@ -117,9 +117,9 @@ ValueRef Trace::read(Tensor& tensor) {
     if (storage.external() && !whole_function) {
         // NumPy or another framework may change these bytes before the flush: what the program reads is what is there
         // now.
-        return leaf_of_copy(tensor);
+        return input_of_copy(tensor);
     }
-    return leaf_of(tensor.storage, tensor.offset, tensor.sizes, tensor.strides, tensor.dtype);
+    return input_of(tensor.storage, tensor.offset, tensor.sizes, tensor.strides, tensor.dtype);
 }
 
 ValueRef Trace::add_operand(const Operand& operand) {
@@ -208,13 +208,13 @@ void Trace::sign_results(TraceNode& node) {
     node.last_word = static_cast<uint32_t>(signature.size());
 }
 
-ValueRef Trace::append(const OpDef& op, std::initializer_list<ValueRef> inputs, std::initializer_list<Value> values,
+ValueRef Trace::append(const OpDef& op, std::initializer_list<ValueRef> refs, std::initializer_list<Value> values,
                        DType dtype, const Dims& sizes, Device device) {
-    uint32_t index = add_node(op, inputs.size(), device);
-    for (const ValueRef& input : inputs) push_operand(input);
+    uint32_t index = add_node(op, refs.size(), device);
+    for (const ValueRef& ref : refs) push_operand(ref);
     for (const Value& value : values) push_value(value);
     TraceNode& node = nodes[index];
-    node.operand_count = static_cast<uint32_t>(inputs.size());
+    node.operand_count = static_cast<uint32_t>(refs.size());
     node.param_count = static_cast<uint32_t>(values.size());
     node.result_count = 1;
     node.compute = dtype;
@@ -233,14 +233,14 @@ static bool is_repeatable(const Call& call) {
 }
 
 void Trace::record(Call& call, uint32_t* node_index) {
-    SmallVector<ValueRef, 8> inputs;
-    for (size_t i = 0; i < call.operand_count; ++i) inputs.push_back(add_operand(call.operands[i]));
-    uint32_t index = add_node(*call.op, inputs.size(), call.device);
+    SmallVector<ValueRef, 8> refs;
+    for (size_t i = 0; i < call.operand_count; ++i) refs.push_back(add_operand(call.operands[i]));
+    uint32_t index = add_node(*call.op, refs.size(), call.device);
     if (index + 1 >= Repetition::kNodes) gated = is_program_;  // operands may have been nodes too
-    for (const ValueRef& input : inputs) push_operand(input);
+    for (const ValueRef& ref : refs) push_operand(ref);
     for (size_t i = 0; i < call.param_count; ++i) push_value(call.params[i]);
     TraceNode& node = nodes[index];
-    node.operand_count = static_cast<uint32_t>(inputs.size());
+    node.operand_count = static_cast<uint32_t>(refs.size());
     node.param_count = static_cast<uint32_t>(call.param_count);
     node.result_count = static_cast<uint32_t>(call.result_count);
     node.compute = call.compute;
@@ -259,7 +259,7 @@ void Trace::record(Call& call, uint32_t* node_index) {
 void Trace::bind(Storage* storage, ValueRef value, const Dims& sizes) {
     ResultInfo& bound = results[nodes[value.index].first_result + value.result];
     if (!storage->pending) {
-        if (storage->has_memory()) bound.before = leaf_over(storage);
+        if (storage->has_memory()) bound.before = input_over(storage);
         storage->pending = new Pending;
     } else {
         const Pending& old = *storage->pending;
@@ -281,7 +281,7 @@ bool Trace::ends_before(const Call& call, const SourceRef& source) {
            repetition_.ends(*this, *call.op, source);
 }
 
-void Trace::look(const char* what) {
+void Trace::observe(const char* what) {
     if (eager_region_ && !end_eager_region()) return;
     if (repetition_.after_part() && !current_tag.must) flush_now(*this, what);
 }
@@ -300,9 +300,9 @@ void Trace::wake() {
     policy_.forget();
 }
 
-// A look while it rests: false if nothing changes by that.
+// A value is observed while the policy is paused: false if nothing changes by that.
 bool Trace::end_eager_region() {
-    if (!policy_.look(eager_budget)) return false;
+    if (!policy_.observe(eager_budget)) return false;
     eager_budget = 0;
     eager_region_ = false;
     gated = is_program_;
@@ -504,7 +504,7 @@ ValueRef Trace::whole(Tensor& tensor, Dims* base_sizes) {
         return {RefKind::Node, static_cast<uint8_t>(storage.pending->result), storage.pending->node};
     }
     *base_sizes = Dims{storage_elements(storage, tensor.dtype)};
-    return leaf_of(tensor.storage, 0, *base_sizes, Dims{1}, tensor.dtype);
+    return input_of(tensor.storage, 0, *base_sizes, Dims{1}, tensor.dtype);
 }
 
 void Trace::assign(Tensor& destination, ValueRef value) {
@@ -547,8 +547,8 @@ void Trace::run_inplace(Call& call, Tensor& destination) {
     if (!destination.storage->external()) return;
     if (whole_function) {
         wrote_shared = true;
-        if (std::any_of(leaves.begin(), leaves.end(),
-                        [&](const Leaf& leaf) { return leaf.storage->overlaps(*destination.storage); }))
+        if (std::any_of(inputs.begin(), inputs.end(),
+                        [&](const TraceInput& input) { return input.storage->overlaps(*destination.storage); }))
             check_open("a write to memory that was read through another tensor");
     } else flush_now(*this, "a write to memory that is shared outside the framework");
 }
@@ -593,7 +593,7 @@ void Trace::abandon() {
 
 void Trace::take(Trace& other) {
     std::swap(static_cast<Recorded&>(*this), static_cast<Recorded&>(other));
-    std::swap(leaf_table_, other.leaf_table_);
+    std::swap(input_table_, other.input_table_);
     std::swap(places, other.places);
     std::swap(snapshots_, other.snapshots_);
     std::swap(stopped, other.stopped);
@@ -607,7 +607,7 @@ void Trace::take(Trace& other) {
         if (result.storage) result.storage->pending->trace = this;
 }
 
-void Trace::copy_recording(const Trace& other, std::vector<Leaf> its_leaves) {
+void Trace::copy_recording(const Trace& other, std::vector<TraceInput> its_inputs) {
     counts_readers = false;
     nodes = other.nodes;
     for (TraceNode& node : nodes) Py_XINCREF(node.source.code);
@@ -615,7 +615,7 @@ void Trace::copy_recording(const Trace& other, std::vector<Leaf> its_leaves) {
     params = other.params;
     results = other.results;
     for (ResultInfo& result : results) result.storage = nullptr;
-    leaves = std::move(its_leaves);
+    inputs = std::move(its_inputs);
     scalars = other.scalars;
 }
 
@@ -630,15 +630,15 @@ void Trace::discard() {
 void Trace::finish_signature() {
     signature.push_back(~uint64_t{0});
     std::unordered_map<const Storage*, size_t> first;
-    for (size_t i = 0; i < leaves.size(); ++i) {
-        const Leaf& leaf = leaves[i];
-        // Which earlier leaf shares the storage: writes to it must wait for the reads of both.
+    for (size_t i = 0; i < inputs.size(); ++i) {
+        const TraceInput& input = inputs[i];
+        // Which earlier input shares the storage: writes to it must wait for the reads of both.
         size_t same = i;
-        if (auto [known, fresh] = first.try_emplace(leaf.storage.get(), i); !fresh) same = known->second;
-        signature.push_back(static_cast<uint64_t>(leaf.dtype) << 56 | static_cast<uint64_t>(leaf.sizes.size()) << 48 |
-                            word_of(leaf.storage->device) << 32 | same);
-        for (int64_t size : leaf.sizes) signature.push_back(static_cast<uint64_t>(size));
-        for (int64_t stride : leaf.strides) signature.push_back(static_cast<uint64_t>(stride));
+        if (auto [known, fresh] = first.try_emplace(input.storage.get(), i); !fresh) same = known->second;
+        signature.push_back(static_cast<uint64_t>(input.dtype) << 56 | static_cast<uint64_t>(input.sizes.size()) << 48 |
+                            word_of(input.storage->device) << 32 | same);
+        for (int64_t size : input.sizes) signature.push_back(static_cast<uint64_t>(size));
+        for (int64_t stride : input.strides) signature.push_back(static_cast<uint64_t>(stride));
     }
     signature.push_back(~uint64_t{1});
     for (ValueRef value : live_results()) {

@@ -67,13 +67,13 @@ class Trace final : public Interpreter, public Recorded {
     void drop_unreachable();
     // Has the trace read `storage` from a copy from here on, since its memory is about to change. False if it had to
     // wait for the trace instead, so that other threads ran.
-    bool keep_leaf(Storage* storage);
+    bool keep_input(Storage* storage);
     bool reads(const Storage* storage) const;
     // Returns when no other thread is running this trace; true if it had to wait, so that other threads ran.
     bool wait_until_idle() const;
     // Runs what follows parts of a loop if the program reads a value after all. The value may be in an earlier part;
-    // but each step of a program that looks once a step is then recorded from its beginning on, with the same parts.
-    void look(const char* what);
+    // but each step of a program that observes once a step is then recorded from its beginning on, with the same parts.
+    void observe(const char* what);
     // Whether it is a part of a loop, or what follows its parts.
     bool is_part() const { return ended_as_part_ || repetition_.after_part(); }
     // Records a whole program from here on, or not any more: what of it is recorded, the policy says.
@@ -97,7 +97,7 @@ class Trace final : public Interpreter, public Recorded {
     int nested = 0;  // recordings within the program's own
     unsigned long runner = 0;  // the thread that runs it
     std::atomic<bool> orphaned = false;  // its thread has ended; another may take it over once it's empty
-    bool counts_readers = true;  // false for a program's own copy, which may run after any change of its leaves
+    bool counts_readers = true;  // false for a program's own copy, which may run after any change of its inputs
 
     // Where nodes draw from PyTorch's generator; their seeds are the numbers of these.
     std::vector<std::shared_ptr<const StreamPlace>> places;
@@ -116,18 +116,18 @@ class Trace final : public Interpreter, public Recorded {
     bool effects = false;
     bool wrote_shared = false;  // to memory that others than tensors see, when it runs
 
-    // Appends what is known only at the flush: leaves, which results live and where they go.
+    // Appends what is known only at the flush: inputs, which results live and where they go.
     void finish_signature();
     std::vector<ValueRef> live_results() const;
     // A copy of memory that is shared outside the framework, of what was read of it.
     struct Snapshot {
-        Leaf source;
+        TraceInput source;
         Ref<Storage> copy;
         SourceRef place;  // of the call that read it; owned
     };
     const std::vector<Snapshot>& snapshots() const { return snapshots_; }
-    // Has what another recorded, with these leaves, for a program of it: nobody waits for its results.
-    void copy_recording(const Trace& other, std::vector<Leaf> its_leaves);
+    // Has what another recorded, with these inputs, for a program of it: nobody waits for its results.
+    void copy_recording(const Trace& other, std::vector<TraceInput> its_inputs);
     // Whether anything that was recorded matters: a result that lives, or an error that may come of it.
     bool matters() const;
     // Whether a node may fail by the values of its operands: it runs although nobody reads its results.
@@ -138,9 +138,9 @@ class Trace final : public Interpreter, public Recorded {
   private:
     uint32_t add_node(const OpDef& op, size_t operand_count, Device device);
     ValueRef add_operand(const Operand& operand);
-    ValueRef leaf_over(const Storage* storage) const;
-    ValueRef leaf_of(const Ref<Storage>& storage, int64_t offset, const Dims& sizes, const Dims& strides, DType dtype);
-    ValueRef append(const OpDef& op, std::initializer_list<ValueRef> inputs, std::initializer_list<Value> values,
+    ValueRef input_over(const Storage* storage) const;
+    ValueRef input_of(const Ref<Storage>& storage, int64_t offset, const Dims& sizes, const Dims& strides, DType dtype);
+    ValueRef append(const OpDef& op, std::initializer_list<ValueRef> refs, std::initializer_list<Value> values,
                     DType dtype, const Dims& sizes, Device device);
     ValueRef assigned(ValueRef source, DType dtype, const Dims& sizes, Device device);
     ValueRef whole(Tensor& tensor, Dims* base_sizes);
@@ -157,7 +157,7 @@ class Trace final : public Interpreter, public Recorded {
     void settle(Call& call, Tensor* destination);
     bool ends_before(const Call& call, const SourceRef& source);
 
-    ValueRef leaf_of_copy(Tensor& tensor);
+    ValueRef input_of_copy(Tensor& tensor);
     bool end_eager_region();
     void end_part();
     bool asks_policy(Call& call, const SourceRef& at);
@@ -172,7 +172,7 @@ class Trace final : public Interpreter, public Recorded {
     Recorded spare_;  // arrays to use again
     Following following_;
     size_t promised_ = 0;  // how many nodes there should be after the call at hand; 0: nothing is known
-    std::vector<int32_t> leaf_table_;
+    std::vector<int32_t> input_table_;
     std::vector<Snapshot> snapshots_;
 };
 
@@ -210,7 +210,7 @@ class Suspend {
 
 // Has every trace but `except` read `storage` from a copy, since its memory is about to be written. True if it had to
 // wait for one, so that other threads ran.
-bool keep_leaves(Storage* storage, const Trace* except);
+bool keep_inputs(Storage* storage, const Trace* except);
 // Has a trace of its own for what an exception from outside has stopped, so that the thread may go on recording.
 void put_aside(Trace& trace);
 // Of a process that was forked while other threads recorded: what they were running has no value.

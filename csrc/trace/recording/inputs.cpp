@@ -9,35 +9,35 @@
 
 namespace mt::trace {
 
-// A leaf over the storage, whatever part of it.
-ValueRef Trace::leaf_over(const Storage* storage) const {
-    size_t at = (reinterpret_cast<uintptr_t>(storage) >> 5) & (leaf_table_.size() - 1);
-    for (; leaf_table_[at] >= 0; at = (at + 1) & (leaf_table_.size() - 1))
-        if (leaves[static_cast<size_t>(leaf_table_[at])].storage.get() == storage)
-            return {RefKind::Leaf, 0, static_cast<uint32_t>(leaf_table_[at])};
-    return {RefKind::Leaf, 0, kOwnMemory};
+// An input over the storage, whatever part of it.
+ValueRef Trace::input_over(const Storage* storage) const {
+    size_t at = (reinterpret_cast<uintptr_t>(storage) >> 5) & (input_table_.size() - 1);
+    for (; input_table_[at] >= 0; at = (at + 1) & (input_table_.size() - 1))
+        if (inputs[static_cast<size_t>(input_table_[at])].storage.get() == storage)
+            return {RefKind::Input, 0, static_cast<uint32_t>(input_table_[at])};
+    return {RefKind::Input, 0, kOwnMemory};
 }
 
-ValueRef Trace::leaf_of(const Ref<Storage>& storage, int64_t offset, const Dims& sizes, const Dims& strides,
-                        DType dtype) {
-    if (leaves.size() * 2 >= leaf_table_.size()) {
-        leaf_table_.assign(leaf_table_.size() * 2, -1);
-        for (size_t i = 0; i < leaves.size(); ++i) {
-            size_t at = (reinterpret_cast<uintptr_t>(leaves[i].storage.get()) >> 5) & (leaf_table_.size() - 1);
-            while (leaf_table_[at] >= 0) at = (at + 1) & (leaf_table_.size() - 1);
-            leaf_table_[at] = static_cast<int32_t>(i);
+ValueRef Trace::input_of(const Ref<Storage>& storage, int64_t offset, const Dims& sizes, const Dims& strides,
+                         DType dtype) {
+    if (inputs.size() * 2 >= input_table_.size()) {
+        input_table_.assign(input_table_.size() * 2, -1);
+        for (size_t i = 0; i < inputs.size(); ++i) {
+            size_t at = (reinterpret_cast<uintptr_t>(inputs[i].storage.get()) >> 5) & (input_table_.size() - 1);
+            while (input_table_[at] >= 0) at = (at + 1) & (input_table_.size() - 1);
+            input_table_[at] = static_cast<int32_t>(i);
         }
     }
-    size_t at = (reinterpret_cast<uintptr_t>(storage.get()) >> 5) & (leaf_table_.size() - 1);
-    for (; leaf_table_[at] >= 0; at = (at + 1) & (leaf_table_.size() - 1)) {
-        const Leaf& leaf = leaves[static_cast<size_t>(leaf_table_[at])];
-        if (leaf.is(storage, offset, sizes, strides, dtype))
-            return {RefKind::Leaf, 0, static_cast<uint32_t>(leaf_table_[at])};
+    size_t at = (reinterpret_cast<uintptr_t>(storage.get()) >> 5) & (input_table_.size() - 1);
+    for (; input_table_[at] >= 0; at = (at + 1) & (input_table_.size() - 1)) {
+        const TraceInput& input = inputs[static_cast<size_t>(input_table_[at])];
+        if (input.is(storage, offset, sizes, strides, dtype))
+            return {RefKind::Input, 0, static_cast<uint32_t>(input_table_[at])};
     }
-    leaf_table_[at] = static_cast<int32_t>(leaves.size());
+    input_table_[at] = static_cast<int32_t>(inputs.size());
     ++storage->readers;
-    leaves.push_back({storage, offset, sizes, strides, dtype});
-    return {RefKind::Leaf, 0, static_cast<uint32_t>(leaves.size() - 1)};
+    inputs.push_back({storage, offset, sizes, strides, dtype});
+    return {RefKind::Input, 0, static_cast<uint32_t>(inputs.size() - 1)};
 }
 
 namespace {
@@ -90,8 +90,8 @@ void pack(char* to, const Tensor& tensor) {
 
 }  // namespace
 
-ValueRef Trace::leaf_of_copy(Tensor& tensor) {
-    if (tensor.numel == 0) return leaf_of(tensor.storage, tensor.offset, tensor.sizes, tensor.strides, tensor.dtype);
+ValueRef Trace::input_of_copy(Tensor& tensor) {
+    if (tensor.numel == 0) return input_of(tensor.storage, tensor.offset, tensor.sizes, tensor.strides, tensor.dtype);
     const auto [low, high] = element_span(tensor.sizes, tensor.strides, tensor.offset);
     const auto item = static_cast<int64_t>(itemsize(tensor.dtype));
     int64_t distinct = 1;
@@ -115,17 +115,17 @@ ValueRef Trace::leaf_of_copy(Tensor& tensor) {
     for (const Snapshot& known : snapshots_)
         if (known.source.is(tensor.storage, tensor.offset, tensor.sizes, tensor.strides, tensor.dtype) &&
             unchanged(*known.copy))
-            return leaf_of(known.copy, offset, tensor.sizes, strides, tensor.dtype);
+            return input_of(known.copy, offset, tensor.sizes, strides, tensor.dtype);
     snapshots_.push_back({{tensor.storage, tensor.offset, tensor.sizes, tensor.strides, tensor.dtype},
                           copy(),
                           {Py_XNewRef(source_.code), source_.lasti}});
-    return leaf_of(snapshots_.back().copy, offset, tensor.sizes, strides, tensor.dtype);
+    return input_of(snapshots_.back().copy, offset, tensor.sizes, strides, tensor.dtype);
 }
 
 void Trace::drop_unreachable() {
     std::unordered_map<Storage*, uint32_t> held;
-    for (const Leaf& leaf : leaves)
-        if (leaf.storage->pending) ++held[leaf.storage.get()];
+    for (const TraceInput& input : inputs)
+        if (input.storage->pending) ++held[input.storage.get()];
     for (const auto& [storage, count] : held) {
         if (storage->refcount != count || storage->pending->trace != this) continue;
         results[nodes[storage->pending->node].first_result + storage->pending->result].storage = nullptr;
@@ -135,17 +135,18 @@ void Trace::drop_unreachable() {
 }
 
 bool Trace::reads(const Storage* storage) const {
-    return std::any_of(leaves.begin(), leaves.end(), [&](const Leaf& leaf) { return leaf.storage.get() == storage; });
+    return std::any_of(inputs.begin(), inputs.end(),
+                       [&](const TraceInput& input) { return input.storage.get() == storage; });
 }
 
-bool Trace::keep_leaf(Storage* storage) {
+bool Trace::keep_input(Storage* storage) {
     if (!reads(storage)) return true;
     if (wait_until_idle()) return false;
     Ref<Storage> copy = Storage::copy(*storage);
-    for (Leaf& leaf : leaves) {
-        if (leaf.storage.get() != storage) continue;
+    for (TraceInput& input : inputs) {
+        if (input.storage.get() != storage) continue;
         --storage->readers;
-        leaf.storage = copy;
+        input.storage = copy;
         ++copy->readers;
     }
     return true;
