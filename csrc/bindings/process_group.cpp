@@ -163,10 +163,16 @@ std::vector<std::vector<Span>> lists(PyObject* ranks, int size, Memory& memory, 
     return found;
 }
 
-// Begins it; waits for it if it isn't left `alone`.
-PyObject* begun(PyObject* self, Lane& lane, std::shared_ptr<Pending> pending, double timeout, bool alone,
-                Memory memory) {
-    pending->limit = timeout < 9e9 ? static_cast<int64_t>(timeout * 1e9) : INT64_MAX;
+// The dtype and the number of elements.
+std::string described(const Tensor& tensor) {
+    return std::string(info(tensor.dtype).name) + '[' + std::to_string(tensor.numel) + ']';
+}
+
+int64_t limit_of(double seconds) { return seconds < 9e9 ? static_cast<int64_t>(seconds * 1e9) : INT64_MAX; }
+
+// The object of a call that `begin` begins; waits for it if `waits`.
+template <class Begin>
+PyObject* driven(PyObject* self, Lane& lane, std::shared_ptr<Pending> pending, Memory memory, Begin begin, bool waits) {
     PyRef made = checked(CallType.tp_alloc(&CallType, 0));
     CallObject& object = call_object(made.get());
     object.communicator = reinterpret_cast<CommunicatorObject*>(Py_NewRef(self));
@@ -174,8 +180,8 @@ PyObject* begun(PyObject* self, Lane& lane, std::shared_ptr<Pending> pending, do
     Group& group = *communicator(self).group;
     try {
         ReleaseGil gil;
-        lane.post(pending, alone);
-        if (!alone) lane.wait(pending);
+        begin();
+        if (waits) lane.wait(pending);
     } catch (...) {
         // Its memory is the caller's again.
         PyObject *type, *value, *traceback;
@@ -187,8 +193,15 @@ PyObject* begun(PyObject* self, Lane& lane, std::shared_ptr<Pending> pending, do
         PyErr_Restore(type, value, traceback);
         throw;
     }
-    if (!alone) object.call->memory.clear();
+    if (waits) object.call->memory.clear();
     return made.release();
+}
+
+// Begins it; waits for it if it isn't left `alone`.
+PyObject* begun(PyObject* self, Lane& lane, std::shared_ptr<Pending> pending, double timeout, bool alone,
+                Memory memory) {
+    pending->limit = limit_of(timeout);
+    return driven(self, lane, pending, std::move(memory), [&] { lane.post(pending, alone); }, !alone);
 }
 
 const char* text_of(PyObject* object) {
@@ -257,11 +270,12 @@ PyObject* start_mpi(PyObject*, PyObject* path) {
     return Py_BuildValue("(ii)", library->rank, library->size);
 }
 
-PyObject* end_mpi(PyObject*, PyObject*) {
+PyObject* end_mpi(PyObject*, PyObject* seconds) {
     MpiLibrary* library = MpiLibrary::loaded();
+    const int64_t limit = limit_of(to_double(seconds));
     if (library) {
         ReleaseGil gil;
-        library->end();
+        library->end(limit);
     }
     Py_RETURN_NONE;
 }
@@ -325,6 +339,39 @@ PyObject* py_reduce(PyObject* self, PyObject* args) {
                  timeout, alone, std::move(memory));
 }
 
+// Whether the tensor can be read and written where it is, and nothing that was recorded comes before.
+bool at_hand(const Tensor& tensor) {
+    return !trace::current && on_host(tensor) && !on_jit_device(tensor) && !is_sparse(tensor) &&
+           tensor.device().type != DeviceType::Meta && tensor.contiguous() && !tensor.storage->read_only;
+}
+
+PyObject* py_reduce_at_once(PyObject* self, PyObject* const* args, Py_ssize_t given_args) {
+    if (given_args != 4) fail_type("reduce_at_once takes 4 arguments");
+    Communicator& state = communicator(self);
+    if (state.made_in != forks() || !is_tensor(args[1]) || !at_hand(*tensor_of(args[1]))) Py_RETURN_NONE;
+    Tensor& tensor = *tensor_of(args[1]);
+    CollectiveLane& lane = state.group->collectives;
+    const auto count = static_cast<size_t>(tensor.numel);
+    if (!lane.small(count * itemsize(tensor.dtype))) Py_RETURN_NONE;
+    const ReduceKind kind = kind_of(static_cast<int>(to_int64(args[2])));
+    check_takes(tensor.dtype, kind);
+    const double timeout = to_double(args[3]);
+    const std::string text = text_of(args[0]) + described(tensor) + ')';
+    char* data = static_cast<char*>(reachable_place(tensor).data);
+    std::shared_ptr<Collective> call;
+    const auto how = lane.reduce_at_once(text, tensor.dtype, kind, data, count, limit_of(timeout), call);
+    if (how == CollectiveLane::AtOnce::NotBegun) Py_RETURN_NONE;
+    ++version_of(tensor);
+    if (how == CollectiveLane::AtOnce::Done) Py_RETURN_TRUE;
+    return driven(self, lane, std::move(call), {tensor.storage}, [] {}, true);
+}
+
+PyObject* py_described(PyObject*, PyObject* tensor) {
+    if (!is_tensor(tensor)) fail_type("expected a tensor");
+    const std::string text = described(*tensor_of(tensor));
+    return PyUnicode_FromStringAndSize(text.data(), static_cast<Py_ssize_t>(text.size()));
+}
+
 PyObject* py_reduce_by_rank(PyObject* self, PyObject* args) {
     PyObject *text, *operands, *result;
     double timeout;
@@ -357,8 +404,7 @@ MessageHeader header_of(PyObject* object, Span span, int64_t tag) {
     MessageHeader header{};
     header.bytes = span.size;
     header.tag = tag;
-    std::snprintf(header.text, sizeof header.text, "%s[%lld]", info(tensor.dtype).name,
-                  static_cast<long long>(tensor.numel));
+    described(tensor).copy(header.text, sizeof header.text - 1);
     return header;
 }
 
@@ -442,13 +488,20 @@ PyMethodDef communicator_methods[] = {
      "second for messages, one a rank, -1 for the own."},
     {"start_mpi", method<start_mpi>(), METH_O | METH_STATIC,
      "start_mpi(path) -> (rank, size): loads an MPI library with the standard binary interface, and begins."},
-    {"end_mpi", method<end_mpi>(), METH_NOARGS | METH_STATIC, "Ends MPI; all processes wait for each other."},
+    {"end_mpi", method<end_mpi>(), METH_O | METH_STATIC,
+     "end_mpi(seconds): ends MPI. All processes wait for each other; after so many seconds this one leaves it be."},
     {"from_mpi", method<from_mpi>(), METH_VARARGS | METH_STATIC,
      "from_mpi(ranks, tag): the world's ranks that are in the group; all of them call this."},
     {"exchange", method<py_exchange>(), METH_VARARGS,
      "exchange(text, sends, recvs, timeout, alone) -> call. Lists of tensors, or None, for each rank."},
     {"reduce", method<py_reduce>(), METH_VARARGS,
      "reduce(text, tensor, kind, root, timeout, alone) -> call. In place; root -1 is all."},
+    {"reduce_at_once", method<py_reduce_at_once>(), METH_FASTCALL,
+     "reduce_at_once(head, tensor, kind, timeout): of a small tensor on all ranks; the text is the head, the tensor "
+     "and "
+     "a bracket. True: done. None: nothing has begun. Else the call, which was waited for."},
+    {"described", method<py_described>(), METH_O | METH_STATIC,
+     "described(tensor): its dtype and number of elements, as float32[3]."},
     {"reduce_by_rank", method<py_reduce_by_rank>(), METH_VARARGS,
      "reduce_by_rank(text, operands, result, kind, timeout, alone) -> call. A tensor for each rank."},
     {"send", method<py_send>(), METH_VARARGS, "send(text, tensor, rank, tag, timeout, alone) -> call."},

@@ -10,12 +10,25 @@ namespace mt::distributed {
 
 inline constexpr uint8_t kWantsRead = 1, kWantsWrite = 2;
 
+// In loops that wait for another process.
+inline void pause_briefly() {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
+
 class Channel {
   public:
     virtual ~Channel() = default;
     // How many bytes the stream takes, or has, now. 0: none, or the other end is gone.
     virtual size_t write(int peer, const char* data, size_t size) = 0;
     virtual size_t read(int peer, char* data, size_t size) = 0;
+    // For calls that are done at once. Both parts go, or nothing; false: not now, or not by this channel.
+    virtual bool write_whole(int, const char*, size_t, const char*, size_t) { return false; }
+    // The next `size` bytes from there if all have come, until `skip`; they lie in `scratch` where the stream has them
+    // in two parts. Null: they have not come.
+    virtual const char* peek(int, size_t, std::vector<char>&) { return nullptr; }
+    virtual void skip(int, size_t) {}
     // What has happened so far: `rest` returns at once if more has happened since.
     virtual uint32_t mark() = 0;
     // Waits until something may be done, for `nanoseconds` at most; `wants` has what is waited for, a byte a peer.

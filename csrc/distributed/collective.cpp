@@ -10,18 +10,22 @@ namespace mt::distributed {
 namespace {
 
 // FNV-1a, 64 bits (Fowler, Noll and Vo).
-uint64_t hash_of(const std::string& text) {
+uint64_t hash_of(std::string_view text) {
     uint64_t hash = 0xcbf29ce484222325;
     for (unsigned char c : text) hash = (hash ^ c) * 0x100000001b3;
     return hash;
 }
 
-std::shared_ptr<Collective> begun(int size, std::string text) {
-    auto call = std::make_shared<Collective>();
+Header header_of(std::string_view text) {
     Header header{};
     header.key = hash_of(text);
     std::memcpy(header.text, text.data(), std::min(text.size(), sizeof header.text - 1));
-    call->headers.assign(size, header);
+    return header;
+}
+
+std::shared_ptr<Collective> begun(int size, std::string text) {
+    auto call = std::make_shared<Collective>();
+    call->headers.assign(size, header_of(text));
     call->text = std::move(text);
     call->out.resize(size);
     call->in.resize(size);
@@ -50,6 +54,8 @@ constexpr int64_t kAhead = 2;  // pieces whose operands go before the results of
 constexpr int64_t kSlots = kAhead + 1;
 // Up to here everybody gets everything: one exchange instead of two.
 constexpr size_t kWholeBytes = size_t{16} << 10;
+// For what others write: some microseconds.
+constexpr int kLooks = 100;
 
 // Parts of a tensor for the ranks: equal ones, but for the last, that begin at multiples of 64 elements.
 struct Parts {
@@ -175,6 +181,61 @@ std::shared_ptr<Collective> reduction_by_rank(int rank, int size, std::string te
 namespace {
 uint64_t sequence_of(const Collective& call) { return call.headers[0].sequence; }
 }  // namespace
+
+bool CollectiveLane::small(size_t bytes) const { return bytes * (size_ == 2 ? 1 : size_) <= kWholeBytes; }
+
+CollectiveLane::AtOnce CollectiveLane::reduce_at_once(std::string_view text, DType dtype, ReduceKind kind, char* data,
+                                                      size_t count, int64_t limit, std::shared_ptr<Collective>& call) {
+    const size_t bytes = count * itemsize(dtype), whole = sizeof(Header) + bytes;
+    if (!count || !small(bytes)) return AtOnce::NotBegun;
+    std::unique_lock lock = if_free();
+    if (!lock) return AtOnce::NotBegun;
+    Header header = header_of(text);
+    header.sequence = sequence_ + 1;
+    header.bytes = header.expected = bytes;
+    operands_.assign(size_, nullptr);
+    scratch_.resize(size_);
+    int written = 0;  // so many ranks have got theirs
+    auto peer_of = [&](int step) { return (rank_ + step) % size_; };
+    while (written < size_ - 1 && channel_->write_whole(peer_of(written + 1), reinterpret_cast<const char*>(&header),
+                                                        sizeof header, data, bytes))
+        ++written;
+    if (!written && size_ > 1) return AtOnce::NotBegun;
+    channel_->notify();
+    bool all = written == size_ - 1;
+    for (int step = 1, looks = 0; all && step < size_;) {
+        const int peer = peer_of(step);
+        if (const char* theirs = channel_->peek(peer, whole, scratch_[peer])) {
+            Header sent;
+            std::memcpy(&sent, theirs, sizeof sent);
+            all = sent.key == header.key && sent.sequence == header.sequence && sent.bytes == bytes &&
+                  sent.expected == bytes;
+            operands_[peer] = theirs + sizeof(Header);
+            ++step;
+        } else {
+            all = ++looks < kLooks;
+            pause_briefly();
+        }
+    }
+    if (all) {
+        ++sequence_;
+        last_ = text;
+        operands_[rank_] = data;
+        combine(dtype, kind, operands_.data(), size_, data, count);
+        for (int step = 1; step < size_; ++step) channel_->skip(peer_of(step), whole);
+        return AtOnce::Done;
+    }
+    // Nothing was read yet. It goes on like any other call.
+    call = reduction(rank_, size_, std::string(text), dtype, kind, data, count, -1);
+    call->limit = limit;
+    add(call);
+    for (int step = 1; step <= written; ++step) {
+        Stream& stream = call->out[peer_of(step)];
+        stream.at = stream.items.size();
+        stream.operands = call->pieces;
+    }
+    return AtOnce::Begun;
+}
 
 void CollectiveLane::add(const std::shared_ptr<Pending>& given) {
     auto call = std::static_pointer_cast<Collective>(given);

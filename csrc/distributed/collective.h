@@ -6,6 +6,7 @@
 #pragma once
 
 #include <deque>
+#include <string_view>
 
 #include "distributed/combine.h"
 #include "distributed/lane.h"
@@ -81,6 +82,15 @@ class CollectiveLane final : public Lane {
     ~CollectiveLane() override { close(); }
     std::string last_calls() override;
 
+    // Whether everybody gets everything in a reduction of so many bytes, in one piece.
+    bool small(size_t bytes) const;
+    // Such a reduction on all ranks, by a thread that doesn't let go of anything: done if the others' operands are
+    // there within some microseconds. `NotBegun`: this process may make any call in its place. `Begun`: `call` is to be
+    // waited for.
+    enum class AtOnce : uint8_t { NotBegun, Begun, Done };
+    AtOnce reduce_at_once(std::string_view text, DType dtype, ReduceKind kind, char* data, size_t count, int64_t limit,
+                          std::shared_ptr<Collective>& call);
+
   private:
     void add(const std::shared_ptr<Pending>& call) override;
     bool progress() override;
@@ -99,6 +109,9 @@ class CollectiveLane final : public Lane {
     std::deque<std::shared_ptr<Collective>> queue_;
     uint64_t sequence_ = 0;
     std::string last_;
+    // Of calls that are done at once.
+    std::vector<std::vector<char>> scratch_;
+    std::vector<const char*> operands_;
 };
 
 }  // namespace mt::distributed

@@ -71,6 +71,14 @@ void Lane::finish(Pending& call, const std::string& error) {
     changed_.notify_all();
 }
 
+std::unique_lock<std::mutex> Lane::if_free() {
+    std::unique_lock lock(mutex_, std::try_to_lock);
+    if (lock && (made_in_ != forks() || driven_ || stopping_ || !idle() || failure_->is_set() ||
+                 !channel_->announced().empty()))
+        lock.unlock();
+    return lock;
+}
+
 void Lane::post(const std::shared_ptr<Pending>& call, bool alone) {
     if (made_in_ != forks()) fail("a process group that was made before a fork can't be used in the child");
     std::unique_lock lock(mutex_);

@@ -68,6 +68,8 @@ class Lane {
     virtual void end_all(const std::string& error) = 0;
 
     void finish(Pending& call, const std::string& error = {});
+    // The mutex, held, if a call can be made at once: nothing goes on, has failed or has ended. Never waits.
+    std::unique_lock<std::mutex> if_free();
     void close();  // for destructors
 
     std::unique_ptr<Channel> channel_;

@@ -2,6 +2,9 @@
 
 #include <dlfcn.h>
 
+#include <chrono>
+#include <thread>
+
 #include "core/error.h"
 
 namespace mt::distributed {
@@ -54,6 +57,7 @@ MpiLibrary& MpiLibrary::load(const std::string& path) {
     find(handle, "MPI_Improbe", made->improbe);
     find(handle, "MPI_Imrecv", made->imrecv);
     find(handle, "MPI_Test", made->test);
+    find(handle, "MPI_Ibarrier", made->ibarrier);
     find(handle, "MPI_Get_count", made->get_count);
     find(handle, "MPI_Comm_group", made->comm_group);
     find(handle, "MPI_Group_incl", made->group_incl);
@@ -81,10 +85,18 @@ MpiLibrary& MpiLibrary::load(const std::string& path) {
     return *made;
 }
 
-void MpiLibrary::end() {
+void MpiLibrary::end(int64_t nanoseconds) {
     int over = 0;
     if (!began || (finalized(&over), over)) return;
     ended = true;
+    // MPI_Finalize itself would wait for a process that is stuck.
+    MpiHandle request = kMpiNoRequest;
+    if (ibarrier(world, &request) != 0) return;
+    const auto begun = std::chrono::steady_clock::now();
+    for (int come = 0; test(&request, &come, nullptr) == 0 && !come;) {
+        if (std::chrono::steady_clock::now() - begun > std::chrono::nanoseconds(nanoseconds)) return;
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
     finalize();
 }
 

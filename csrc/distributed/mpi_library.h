@@ -2,6 +2,7 @@
 // build, and any library that has the interface will do.
 #pragma once
 
+#include <cstdint>
 #include <mutex>
 #include <string>
 
@@ -31,6 +32,7 @@ class MpiLibrary {
     int (*improbe)(int, int, MpiHandle, int*, MpiHandle*, MpiStatus*);
     int (*imrecv)(void*, int, MpiHandle, MpiHandle*, MpiHandle*);
     int (*test)(MpiHandle*, int*, MpiStatus*);
+    int (*ibarrier)(MpiHandle, MpiHandle*);
     int (*get_count)(const MpiStatus*, MpiHandle, int*);
     int (*comm_group)(MpiHandle, MpiHandle*);
     int (*group_incl)(MpiHandle, int, const int*, MpiHandle*);
@@ -44,8 +46,9 @@ class MpiLibrary {
 
     // Throws what a return code means.
     void check(int code, const char* what) const;
-    // Ends MPI, unless somebody else began it. All processes wait for each other there.
-    void end();
+    // Ends MPI, unless somebody else began it. All processes wait for each other there; if they don't come within
+    // `nanoseconds`, it stays as it is.
+    void end(int64_t nanoseconds);
 
     bool began = false, ended = false;
 };

@@ -144,12 +144,6 @@ SharedMemory::~SharedMemory() {
 
 namespace {
 
-void pause_briefly() {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
-}
-
 void futex_wake(std::atomic<uint32_t>& word) {
     syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0);
 }
@@ -159,7 +153,8 @@ void futex_wait(std::atomic<uint32_t>& word, uint32_t seen, int64_t nanoseconds)
     syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAIT, seen, &limit, nullptr, 0);
 }
 
-constexpr int64_t kSpin = 20000;  // nanoseconds: what a thread takes to fall asleep and wake up, about
+// Nanoseconds: longer than a thread takes to wake up, or two that have once slept do so at every call.
+constexpr int64_t kSpin = 100'000;
 
 class SharedChannel final : public Channel {
   public:
@@ -177,10 +172,7 @@ class SharedChannel final : public Channel {
         const auto unread = static_cast<size_t>(written - ring.read.load(std::memory_order_acquire));
         const size_t count = std::min(size, m_.ring - std::min(unread, m_.ring));
         if (!count) return 0;
-        char* contents = m_.contents(ring);
-        const size_t at = written % m_.ring, first = std::min(count, m_.ring - at);
-        std::memcpy(contents + at, data, first);
-        std::memcpy(contents, data + first, count - first);
+        put(ring, written, data, count);
         ring.written.store(written + count, std::memory_order_release);
         changed_[peer] = true;
         return count;
@@ -202,18 +194,54 @@ class SharedChannel final : public Channel {
         return count;
     }
 
+    bool write_whole(int peer, const char* first, size_t first_size, const char* second, size_t second_size) override {
+        Ring& ring = m_.ring_of(lane_, m_.rank, peer);
+        const uint64_t written = ring.written.load(std::memory_order_relaxed);
+        const auto unread = static_cast<size_t>(written - ring.read.load(std::memory_order_acquire));
+        if (first_size + second_size > m_.ring - std::min(unread, m_.ring)) return false;
+        put(ring, written, first, first_size);
+        put(ring, written + first_size, second, second_size);
+        ring.written.store(written + first_size + second_size, std::memory_order_release);
+        changed_[peer] = true;
+        return true;
+    }
+
+    const char* peek(int peer, size_t size, std::vector<char>& scratch) override {
+        Ring& ring = m_.ring_of(lane_, peer, m_.rank);
+        const uint64_t read = ring.read.load(std::memory_order_relaxed);
+        if (size > m_.ring || ring.written.load(std::memory_order_acquire) - read < size) return nullptr;
+        const char* contents = m_.contents(ring);
+        const size_t at = read % m_.ring, first = std::min(size, m_.ring - at);
+        if (first == size) return contents + at;
+        scratch.resize(size);
+        std::memcpy(scratch.data(), contents + at, first);
+        std::memcpy(scratch.data() + first, contents, size - first);
+        return scratch.data();
+    }
+
+    void skip(int peer, size_t size) override {
+        Ring& ring = m_.ring_of(lane_, peer, m_.rank);
+        const uint64_t read = ring.read.load(std::memory_order_relaxed);
+        const uint64_t unread = ring.written.load(std::memory_order_relaxed) - read;
+        ring.read.store(read + size, std::memory_order_release);
+        // Only who found the ring full waits for room. Else the other end learns with what is written to it next.
+        if (unread > m_.ring / 2) ring_bell(peer);
+    }
+
     uint32_t mark() override { return bell(m_.rank).count.load(); }
 
     void rest(uint32_t mark, int64_t nanoseconds, bool spin, const std::vector<uint8_t>&) override {
         Bell& mine = bell(m_.rank);
         if (spin && may_spin_) {
             const auto end = std::chrono::steady_clock::now() + std::chrono::nanoseconds(kSpin);
-            do
+            do {
+                // The other one may be waiting for this very core: where it was woken up, or where others took its own.
+                sched_yield();
                 for (int i = 0; i < 64; ++i) {
                     if (mine.count.load(std::memory_order_acquire) != mark) return;
                     pause_briefly();
                 }
-            while (std::chrono::steady_clock::now() < end);
+            } while (std::chrono::steady_clock::now() < end);
         }
         mine.sleeping.fetch_add(1);
         if (mine.count.load() == mark) futex_wait(mine.count, mark, nanoseconds);
@@ -269,6 +297,13 @@ class SharedChannel final : public Channel {
     void forget() override {}
 
   private:
+    void put(Ring& ring, uint64_t begin, const char* data, size_t size) {
+        char* contents = m_.contents(ring);
+        const size_t at = begin % m_.ring, first = std::min(size, m_.ring - at);
+        std::memcpy(contents + at, data, first);
+        std::memcpy(contents, data + first, size - first);
+    }
+
     Bell& bell(int rank) { return m_.member(rank).bells[lane_]; }
     void ring_bell(int rank) { ring_bell(bell(rank)); }
     static void ring_bell(Bell& one) {

@@ -4,7 +4,6 @@ import argparse
 import io
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -104,36 +103,3 @@ def test_outputs_go_to_a_file_too(tmp_path):
         assert here.getvalue() == "[0]:one\n[0]:two"
     assert (tmp_path / "out").read_bytes() == b"one\ntwo"
     assert file.closed
-
-
-MPI = """
-import minitensor as mt, minitensor.distributed as dist
-dist.init_process_group("mpi")
-rank, size = dist.get_rank(), dist.get_world_size()
-x = mt.ones(100_000) * (rank + 1)
-dist.all_reduce(x)
-pair = dist.new_group([0, 2])
-y = mt.ones(1)
-if rank != 1:
-    dist.all_reduce(y, group=pair)
-into = mt.empty(300_000)
-sent = dist.isend(mt.full((300_000,), float(rank)), (rank + 1) % size)
-dist.recv(into, (rank - 1) % size)
-sent.wait()
-import os
-os.write(1, f"{x[-1].item()} {y.item()} {into[-1].item() - (rank - 1) % size}\\n".encode())
-"""
-
-
-def test_mpi(tmp_path):
-    import minitensor.distributed as dist
-
-    if not shutil.which("mpiexec") or not dist.is_mpi_available():
-        pytest.skip("pip install minitensor[mpi] has what this needs")
-    program = tmp_path / "program.py"
-    program.write_text(MPI)
-    done = subprocess.run(
-        ["mpiexec", "-n", "3", sys.executable, program], capture_output=True, text=True, timeout=120, env=ENVIRONMENT
-    )
-    assert done.returncode == 0, done.stderr
-    assert sorted(done.stdout.splitlines()) == ["6.0 1.0 0.0", "6.0 2.0 0.0", "6.0 2.0 0.0"]

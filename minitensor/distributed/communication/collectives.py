@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 from minitensor._C import Tensor
 from minitensor.distributed.groups.process_group import ProcessGroup, described
-from minitensor.distributed.groups.reduce_op import ReduceOp, checked_op
+from minitensor.distributed.groups.reduce_op import RedOpType, ReduceOp, checked_op
 from minitensor.distributed.groups.work import Work
 from minitensor.distributed.groups.world import chosen, get_group_rank, not_in_group
 
@@ -31,6 +31,10 @@ __all__ = [
     "reduce_scatter_tensor",
     "scatter",
 ]
+
+
+_ALL_REDUCE: Final = {kind: f"all_reduce({kind.name}, " for kind in RedOpType}
+"""How the texts of its calls begin."""
 
 
 def _tensor(value: Any, name: str) -> Any:
@@ -97,12 +101,15 @@ def all_reduce(tensor: Any, op: Any = ReduceOp.SUM, group: Any = None, async_op:
     ``tensor`` has the same shape and dtype on every rank, and is written in place. With ``async_op`` the call returns a
     work to wait for, and the tensor is whole after that. Raises RuntimeError where ranks disagree or one has left.
     """
-    if not_in_group(group, "all_reduce"):
+    if group is not None and not_in_group(group, "all_reduce"):
         return None
-    _tensor(tensor, "tensor")
+    if not isinstance(tensor, Tensor):
+        _tensor(tensor, "tensor")
     given = chosen(group)
     kind = checked_op(op, tensor.dtype, "all_reduce")
-    return given._reduce(f"all_reduce({kind.name}, {described(tensor)})", tensor, kind, -1, async_op)
+    if not async_op and given._reduced_at_once(_ALL_REDUCE[kind], tensor, kind):
+        return None
+    return given._reduce(f"{_ALL_REDUCE[kind]}{described(tensor)})", tensor, kind, -1, async_op)
 
 
 def all_reduce_coalesced(tensors: Any, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False) -> Any:

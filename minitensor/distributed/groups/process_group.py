@@ -20,6 +20,8 @@ from minitensor.distributed.stores.store import Store
 __all__ = ["ProcessGroup"]
 
 _live: list[ProcessGroup] = []
+failed_limits: list[float] = []
+"""The timeouts, in seconds, of groups that failed before they were left."""
 
 
 class BackendType(enum.IntEnum):
@@ -113,6 +115,8 @@ class ProcessGroup(GroupCalls):
         """Leave the group: no more calls can be made."""
         if self._communicator is not None:
             communicator, self._communicator = self._communicator, None
+            if communicator.failure is not None:
+                failed_limits.append(self._limit)
             communicator.leave()
         if self in _live:
             _live.remove(self)
@@ -154,6 +158,18 @@ class ProcessGroup(GroupCalls):
         written = [t for one in recvs or () for t in one or ()]
         return self._started(alone, call, written, after)
 
+    def _reduced_at_once(self, head: str, tensor: Any, op: RedOpType) -> bool:
+        """Whether a small tensor was combined on all ranks, with nothing but one call of the engine."""
+        if self._communicator is None:
+            return False
+        call = self._communicator.reduce_at_once(head, tensor, op, self._limit)
+        if call is None:
+            return False
+        self._sequence += 1
+        if call is not True and call.error is not None:
+            raise DistBackendError(call.error)
+        return True
+
     def _reduce(self, text: str, tensor: Any, op: RedOpType, root: int, alone: bool) -> Work | None:
         after: list[Callable[[], object]] = []
         there = writable(tensor, after) if root in (-1, self._rank) else readable(tensor)
@@ -184,7 +200,8 @@ class ProcessGroup(GroupCalls):
 
 def described(tensor: Any) -> str:
     """The dtype and the number of elements."""
-    return f"{str(tensor.dtype).rpartition('.')[2]}[{tensor.numel()}]"
+    text: str = _C._Communicator.described(tensor)
+    return text
 
 
 def readable(tensor: Any) -> Any:
@@ -206,9 +223,7 @@ def writable(tensor: Any, after: list[Callable[[], object]]) -> Any:
 def leave_all() -> None:
     """At the end of a program that did not destroy its groups: nothing may touch the memory of tensors any more."""
     while _live:
-        group = _live.pop()
-        if group._communicator is not None:
-            group._communicator.leave()
+        _live[-1].shutdown()
 
 
 def _in_child() -> None:

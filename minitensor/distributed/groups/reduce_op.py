@@ -24,6 +24,8 @@ class RedOpType(enum.IntEnum):
     BXOR = 7
     PREMUL_SUM = 8
 
+    __hash__ = int.__hash__  # an enum's is by name, and slower
+
     def __str__(self) -> str:
         return f"RedOpType.{self.name}"
 
@@ -88,6 +90,8 @@ def supports_complex(reduceOp: Any) -> bool:  # noqa: N803
 
 def checked_op(op: Any, dtype: Any, name: str) -> RedOpType:
     """The operation, if it takes numbers of a dtype. ValueError, or TypeError for what is none."""
+    if type(op) is RedOpType and (op, dtype) in _CHECKED:
+        return op
     kind = op.op if isinstance(op, ReduceOp) else op
     if not isinstance(kind, RedOpType):
         raise TypeError(f"{name}: op is to be one of ReduceOp's, not {op!r}")
@@ -101,7 +105,12 @@ def checked_op(op: Any, dtype: Any, name: str) -> RedOpType:
         raise ValueError(f"{name}: Cannot use ReduceOp.AVG with {dtype}: sum and divide, as the division is to round")
     if dtype in _NO_SUMS:
         raise ValueError(f"{name}: there is no arithmetic with {dtype}; convert the tensor")
+    _CHECKED.add((kind, dtype))
     return kind
+
+
+_CHECKED: set[tuple[RedOpType, Any]] = set()
+"""What has gone well before; as many as there are operations and dtypes at most."""
 
 
 _NO_SUMS = {

@@ -121,7 +121,7 @@ def _made(store: Store | None, rank: int, size: int, backend: str, timeout: time
     if kind == Backend.MPI:
         from minitensor.distributed.transport.mpi import communicator
 
-        made = communicator(named.get("ranks"), named["name"])
+        made = communicator(named.get("ranks"), named["name"], timeout)
     else:
         assert store is not None
         made = connections.connect(store, rank, size, timeout)
@@ -146,9 +146,9 @@ def init_process_group(
     """Make the default group, of all processes of the job; wait until all have come.
 
     They meet in a ``store``, or at the URL ``init_method``: ``env://`` (``RANK``, ``WORLD_SIZE``, ``MASTER_ADDR`` and
-    ``MASTER_PORT``, which the launcher sets), ``tcp://host:port``, or ``file:///path``. The backend is "gloo", over
-    shared memory on one machine and TCP between several, or "mpi". Calls take ``timeout``, 30 minutes unless given, at
-    most. ValueError where the group exists or something is missing.
+    ``MASTER_PORT``, which the launcher sets), ``tcp://host:port``, or ``file:///path``. The backend is "gloo" or
+    "mpi": shared memory on one machine, and TCP or MPI's messages between several. Calls take ``timeout``, 30 minutes
+    unless given, at most. ValueError where the group exists or something is missing.
     """
     if _world.default is not None:
         if _world.default._made_by == os.getpid():

@@ -99,14 +99,17 @@ def _limited(end: socket.socket, limit: float) -> None:
     end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, wait)
 
 
-def accepted(end: socket.socket) -> socket.socket:
-    """The accepted end, after both have shown that they know the token. DistNetworkError, and closed, otherwise."""
-    _handshake(end, first=True)
+def accepted(end: socket.socket, token: bytes | None = None) -> socket.socket:
+    """The accepted end, after both have shown that they know the token, the job's unless one is given.
+
+    DistNetworkError, and closed, otherwise.
+    """
+    _handshake(end, True, token)
     return end
 
 
-def _handshake(end: socket.socket, first: bool) -> None:
-    key = job_token()
+def _handshake(end: socket.socket, first: bool, token: bytes | None = None) -> None:
+    key = job_token() if token is None else token
     _quick(end)
     _limited(end, _HANDSHAKE)
     connection = Connection(end.fileno())
@@ -147,7 +150,7 @@ def connected(host: str, port: int, timeout: float) -> socket.socket:
     return made
 
 
-def connected_locally(name: bytes, timeout: float) -> socket.socket:
+def connected_locally(name: bytes, timeout: float, token: bytes | None = None) -> socket.socket:
     """A connection to a process of this machine that listens under a name of Linux' (`unix(7)`)."""
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     made.settimeout(timeout)
@@ -156,5 +159,5 @@ def connected_locally(name: bytes, timeout: float) -> socket.socket:
     except OSError as error:
         made.close()
         raise DistNetworkError(f"a process of this machine can't be reached: {error.strerror or error}") from error
-    _handshake(made, first=False)
+    _handshake(made, False, token)
     return made

@@ -8,7 +8,7 @@ import socket
 import struct
 import time
 from datetime import timedelta
-from typing import Any
+from typing import Any, Protocol
 
 from minitensor import _C
 from minitensor.distributed.errors import DistNetworkError
@@ -21,13 +21,13 @@ from minitensor.distributed.stores.connection import (
 )
 from minitensor.distributed.stores.store import PrefixStore, Store, seconds
 
-__all__ = ["TRANSPORT", "connect"]
+__all__ = ["TRANSPORT", "connect", "machine", "sharing"]
 
 TRANSPORT = "MT_DISTRIBUTED_TRANSPORT"
 _HELLO = struct.Struct("<II")
 
 
-def _machine() -> str:
+def machine() -> str:
     """What processes that can share memory have in common: the running system, its network, and the user."""
     with open("/proc/sys/kernel/random/boot_id") as stream:
         boot = stream.read().strip()
@@ -65,14 +65,14 @@ def connect(store: Store, rank: int, size: int, timeout: timedelta) -> Any:
     old = store.timeout
     store.set_timeout(timeout)
     try:
-        store.set(f"machine/{rank}", _machine())
+        store.set(f"machine/{rank}", machine())
         machines = {store.get(f"machine/{other}") for other in range(size)}
         end = time.monotonic() + seconds(timeout)
         if wanted == "tcp" or (len(machines) > 1 and not wanted):
             return _mesh(store, rank, size, end)
         if len(machines) > 1:
             raise DistNetworkError(f"{TRANSPORT}=shared_memory: the processes are on {len(machines)} machines")
-        return _sharing(store, rank, size, end)
+        return sharing(store, rank, size, end)
     finally:
         store.set_timeout(old)
 
@@ -81,11 +81,26 @@ def _left(end: float) -> float:
     return max(end - time.monotonic(), 0.01)
 
 
-def _sharing(store: Store, rank: int, size: int, end: float) -> Any:
-    """Rank 0 makes the memory and hands its descriptor to the others."""
+class Meeting(Protocol):
+    """What ranks know of each other beforehand: a store, or what can do as much."""
+
+    def set(self, key: str, value: bytes, /) -> object:
+        """Tell the others."""
+
+    def get(self, key: str, /) -> bytes:
+        """What was told, once it was."""
+
+
+def sharing(meeting: Meeting, rank: int, size: int, end: float, token: bytes | None = None) -> Any:
+    """The communicator of processes of one machine: rank 0 makes the memory and hands its descriptor to the others.
+
+    They prove that they know the token, the job's unless one is given.
+    """
     if rank > 0:
-        name = store.get("memory")
-        with connected_locally(name, _left(end)) as to_first:
+        name = meeting.get("memory")
+        if not name:
+            raise DistNetworkError("rank 0 could not make memory")
+        with connected_locally(name, _left(end), token) as to_first:
             to_first.settimeout(_left(end))
             _, descriptors, _, _ = socket.recv_fds(to_first, 1, 1)
             if not descriptors:
@@ -98,14 +113,16 @@ def _sharing(store: Store, rank: int, size: int, end: float) -> Any:
             return made
     name = b"\0minitensor-" + secrets.token_hex(8).encode()
     ends: list[socket.socket] = []
-    descriptor = _C._Communicator.shared_memory(size)
+    descriptor, told = -1, False
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
         try:
+            descriptor = _C._Communicator.shared_memory(size)
             listening.bind(name)
             listening.listen(size)
-            store.set("memory", name)
+            told = True
+            meeting.set("memory", name)
             while len(ends) < size - 1:
-                one = _accept(listening, end, f"{size - 1 - len(ends)} of {size} ranks")
+                one = _accept(listening, end, f"{size - 1 - len(ends)} of {size} ranks", token)
                 if one is not None:
                     ends.append(one)
                     socket.send_fds(one, [b"m"], [descriptor])
@@ -119,13 +136,15 @@ def _sharing(store: Store, rank: int, size: int, end: float) -> Any:
                 one.sendall(b"g")
             return made
         finally:
+            if not told:
+                meeting.set("memory", b"")  # nobody is to wait for more
             if descriptor >= 0:
                 os.close(descriptor)
             for one in ends:
                 one.close()
 
 
-def _accept(listening: socket.socket, end: float, missing: str) -> socket.socket | None:
+def _accept(listening: socket.socket, end: float, missing: str, token: bytes | None = None) -> socket.socket | None:
     """The next connection; None of somebody who doesn't know the token."""
     listening.settimeout(_left(end))
     try:
@@ -133,7 +152,7 @@ def _accept(listening: socket.socket, end: float, missing: str) -> socket.socket
     except TimeoutError:
         raise DistNetworkError(f"{missing} did not connect in time") from None
     try:
-        return accepted(one)
+        return accepted(one, token)
     except DistNetworkError:
         return None
 
