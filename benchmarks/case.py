@@ -137,6 +137,7 @@ class Case:
     contenders: dict[str, Callable[[], Timed]] = field(repr=False)
     group: str = ""
     device: str = "cpu"
+    alone: bool = False  # in processes of its own, since it sets what they are started with
 
 
 @dataclass(frozen=True)
@@ -150,13 +151,13 @@ class GroupGoal:
 CASES: dict[str, Case] = {}  # filled by load_cases()
 
 
-def case(title: str, *goals: Goal, device: str = "cpu") -> Callable[[type], type]:
-    """Register a class as a case of a device; its name is the class's."""
+def case(title: str, *goals: Goal, device: str = "cpu", alone: bool = False) -> Callable[[type], type]:
+    """Register a class as a case of a device; its name is the class's. See `Case` for the rest."""
 
     def register(cls: type) -> type:
         contenders = {name: getattr(cls, name) for name in vars(cls) if not name.startswith("_")}
         name = "".join(f"_{c.lower()}" if c.isupper() else c for c in cls.__name__).lstrip("_")
-        CASES[name] = Case(name, title, goals, contenders, device=device)
+        CASES[name] = Case(name, title, goals, contenders, device=device, alone=alone)
         return cls
 
     return register

@@ -84,6 +84,8 @@ def measure(
     samples: dict[str, list[float]] = {}
     problems: dict[str, str] = {}
     for name in case.contenders:
+        if case.alone and name in workers:
+            workers.pop(name).close()
         if name not in workers:
             workers[name] = Worker(name, patience)
         if (problem := workers[name].prepare(case.name, min_time / rounds, piece)) is None:
@@ -101,7 +103,7 @@ def measure(
     for name in case.contenders:
         workers[name].drop()
         # A process that a crash ended is replaced for the next case.
-        if problems.get(name, "").startswith("the process ended"):
+        if case.alone or problems.get(name, "").startswith("the process ended"):
             workers.pop(name).close()
     return samples, problems
 

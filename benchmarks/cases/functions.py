@@ -63,7 +63,7 @@ def _many(step: models.Step) -> Snippet:
 
 
 def _flags(make: Make) -> Snippet:
-    os.environ["MT_JIT_FLAGS"] = FLAGS  # this process has not imported minitensor, and is this contender's alone
+    os.environ["MT_JIT_FLAGS"] = FLAGS  # this process is this case's, and has not imported minitensor
     folder = tempfile.mkdtemp()  # what an earlier run found out, under another load, is not to count
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     os.environ["XDG_CACHE_HOME"] = folder
@@ -97,7 +97,7 @@ def _steps(make: Make, title: str, program: tuple[Goal, ...], flags: tuple[Goal,
         "eager": lambda: _many(make(_minitensor())),
         "torch": lambda: _many(make(_torch())),
     }
-    case(f"{title}, under the flags, {STEPS} steps", *flags)(_class(f"Flags{name.capitalize()}", contenders))
+    case(f"{title}, under the flags, {STEPS} steps", *flags, alone=True)(_class(f"Flags{name.capitalize()}", contenders))
 
 
 def _class(name: str, contenders: dict[str, Callable[[], Any]]) -> type:
