@@ -97,7 +97,9 @@ def _steps(make: Make, title: str, program: tuple[Goal, ...], flags: tuple[Goal,
         "eager": lambda: _many(make(_minitensor())),
         "torch": lambda: _many(make(_torch())),
     }
-    case(f"{title}, under the flags, {STEPS} steps", *flags, alone=True)(_class(f"Flags{name.capitalize()}", contenders))
+    case(f"{title}, under the flags, {STEPS} steps", *flags, alone=True)(
+        _class(f"Flags{name.capitalize()}", contenders)
+    )
 
 
 def _class(name: str, contenders: dict[str, Callable[[], Any]]) -> type:

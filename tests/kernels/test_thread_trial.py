@@ -141,11 +141,11 @@ def test_what_changes_is_found_out_again(program: Program) -> None:
 
 def test_trials_take_little_time(program: Program) -> None:
     """In each of them half of the time goes one way."""
-    shares = program.run(4000, (10, 2), (15, 3))
+    shares = program.run(3000, (20, 4), (30, 6))
     assert shares[ALONE] > 98.5
     assert 0.2 < shares[WAKE] < 1.5
-    program.run(1600, (10, 2), (5, 2))
-    assert program.run(4000, (10, 2), (5, 2))[TOGETHER] > 98
+    program.run(1600, (20, 4), (10, 4))
+    assert program.run(3000, (20, 4), (10, 4))[TOGETHER] > 98
 
 
 def test_rare_loops_are_not_tried(program: Program) -> None:
@@ -157,7 +157,7 @@ def test_a_trial_without_loops_is_abandoned(program: Program) -> None:
     """The verdict before it stays, and the next trial comes soon."""
     assert _settled(program, lambda: program.loop((10, 2), (6, 2))) == TOGETHER
     program.now += 3e9
-    assert program.loop((10, 40_000), (10, 2)) == ALONE, "no trial began"
+    assert program.loop((10, 200_000), (10, 2)) == ALONE, "no trial began"
     assert program.loop((10, 2), (10, 2)) == TOGETHER
     program.run(150, (6, 2), (10, 2))
     assert program.loop((6, 2), (10, 2)) == ALONE

@@ -96,7 +96,7 @@ void ThreadTrial::decide(Time now) {
         together += times * static_cast<double>(all.time.count()) / static_cast<double>(all.count);
     }
     // Threads that save less than that aren't worth their processors.
-    if (alone > 0) verdict_.store(together < alone * 31 / 32 ? Choice::kTogether : Choice::kAlone);
+    if (alone > 0) verdict_.store(together < alone * 63 / 64 ? Choice::kTogether : Choice::kAlone);
     // The time of one that was abandoned was something else's.
     const Clock::duration took = window_ < kWindows ? Clock::duration(kWindow) : now - began_;
     next_.store((now + kPause * took).time_since_epoch().count(), std::memory_order_relaxed);

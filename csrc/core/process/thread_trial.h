@@ -48,10 +48,10 @@ class ThreadTrial {
     // A trial: so many windows, on one thread and on several in turns, each of so much time and so many loops. The
     // begin of a window doesn't count: threads wake up, and caches fill.
     static constexpr int kWindows = 8;
-    static constexpr int kLoops = 8;
+    static constexpr int kLoops = 64;
     static constexpr std::chrono::microseconds kWindow{1500}, kSettled{300};
     // A window that takes longer has no such loops any more.
-    static constexpr std::chrono::milliseconds kAbandoned{20};
+    static constexpr std::chrono::milliseconds kAbandoned{100};
     // A trial is made again after so many times its own time: if one of the two ways takes half as long again as the
     // other, the trials cost less than half a per cent.
     static constexpr int kPause = 64;
