@@ -24,6 +24,7 @@ from pathlib import Path
 
 from benchmarks import gpu_report, groups, memory, report
 from benchmarks.case import CPU_TIME, OURS, Case, load_cases
+from benchmarks.core_distance import CoreDistance
 from benchmarks.worker import Worker
 
 THREADS = 2
@@ -135,6 +136,9 @@ def main(argv: list[str] | None = None) -> int:
         os.environ[CPU_TIME] = "1"
     command = f"python -m benchmarks.run {shlex.join(sys.argv[1:] if argv is None else argv)}".strip()
     about = report.header(command, cpus) | (gpu_report.gpu() if args.device == "cuda" else {})
+    distance = CoreDistance(*cpus[:2]) if len(cpus) > 1 else None
+    if distance:
+        about["cores"] = f"16 kB from one to another and back in {report.duration(distance())}"
     for key, value in about.items():
         print(f"{key + ':':<10} {value}")
 
@@ -184,6 +188,9 @@ def main(argv: list[str] | None = None) -> int:
     finally:
         for worker in workers.values():
             worker.close()
+    if distance:
+        about["cores"] += f", {report.duration(distance())} at the end"
+        print(f"\n{'cores:':<10} {about['cores']}")
     if ratios:
         print("\n" + groups.summary({name: cases[name] for name in ratios}, ratios))
         failed |= not groups.all_met({name: cases[name] for name in ratios}, ratios)

@@ -2,12 +2,16 @@
 
 import contextlib
 import json
+import os
 
 import pytest
 
 from benchmarks import gpu_report, report, run
 from benchmarks.case import OURS, Case, Goal, Queued, Script, Snippet, at_least, at_most, load_cases, within
 from benchmarks.compiled import __main__ as compiled
+from benchmarks.core_distance import CoreDistance
+
+CPUS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
 
 
 def test_snippet_runs_as_often_as_asked():
@@ -67,6 +71,8 @@ def test_durations(seconds, text):
 def test_run_writes_only_on_request(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("os.sched_setaffinity", lambda pid, cpus: None)
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 1})
+    monkeypatch.setattr(run, "CoreDistance", lambda first, second: lambda: 3e-6 * (second - first))
     for name in (*run.THREAD_VARIABLES, *run.OTHER_VARIABLES, run.UNWANTED_VARIABLE):
         monkeypatch.setenv(name, "2")  # undone at the end, whatever run sets
     path = tmp_path / "figures.json"
@@ -74,10 +80,20 @@ def test_run_writes_only_on_request(tmp_path, monkeypatch, capsys):
     assert status in (0, 1)  # a goal may be missed on a busy machine
     text = capsys.readouterr().out
     assert "machine:" in text
+    assert "cores:     16 kB from one to another and back in 3 us\n" in text
+    assert text.endswith("cores:     16 kB from one to another and back in 3 us, 3 us at the end\n")
     assert "eager_add: a + b on one element" in text
     (result,) = json.loads(path.read_text())["results"]
     assert len(result["seconds"]["numpy"]) == 2
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.skipif(CPUS < 2, reason="there is one CPU only, or threads can't be told where to run")
+def test_the_distance_of_two_cores():
+    allowed = os.sched_getaffinity(0)
+    first, second = sorted(allowed)[:2]
+    assert 0 < CoreDistance(first, second)() < 0.1
+    assert os.sched_getaffinity(0) == allowed
 
 
 def test_no_such_case(capsys):
