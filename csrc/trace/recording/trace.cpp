@@ -1,11 +1,9 @@
-// How calls become nodes of a trace, and the words that tell one trace from another.
+// How calls become nodes of a trace.
 #include "trace/recording/trace.h"
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <thread>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -23,14 +21,6 @@ const OpDef& view_read_op() {
     return *op;
 }
 
-bool is_baked(const Scalar& s) {
-    if (s.place) return false;
-    if (s.tag == Scalar::Complex) return true;  // rare, and launches take numbers of 8 bytes
-    if (s.tag != Scalar::Float) return s.tag == Scalar::Bool || (s.i >= -3 && s.i <= 3);
-    // What the kernels, pow above all, treat apart.
-    return s.f == 0.0 || s.f == 1.0 || s.f == -1.0 || s.f == 2.0 || s.f == -2.0 || s.f == 0.5 || s.f == -0.5;
-}
-
 namespace {
 
 const OpDef& view_write_op() {
@@ -46,17 +36,6 @@ int64_t storage_elements(const Storage& storage, DType dtype) {
 // Whether `tensor` shows its whole storage in order.
 bool covers_storage(const Tensor& tensor) {
     return tensor.offset == 0 && tensor.numel == storage_elements(*tensor.storage, tensor.dtype) && tensor.contiguous();
-}
-
-uint64_t word_of(Device device) {
-    if (device.type == DeviceType::CPU) return 0;
-    return static_cast<uint64_t>(device.type) << 8 | static_cast<uint8_t>(device.index);
-}
-
-uint64_t bits_of(const Scalar& s) {
-    uint64_t word;
-    std::memcpy(&word, &s.i, sizeof word);
-    return word;
 }
 
 }  // namespace
@@ -129,47 +108,10 @@ ValueRef Trace::add_operand(const Operand& operand) {
     return {RefKind::Scalar, 0, static_cast<uint32_t>(scalars.size() - 1)};
 }
 
-void Trace::push_operand(ValueRef input) {
-    operands.push_back(input);
-    if (input.kind != RefKind::Scalar) {
-        signature.push_back(input.word());
-        return;
-    }
-    const ScalarInput& scalar = scalars[input.index];
-    signature.push_back(input.word() | static_cast<uint64_t>(scalar.baked) << 56 |
-                        static_cast<uint64_t>(scalar.scalar.tag) << 57);
-    if (!scalar.baked) return;
-    signature.push_back(bits_of(scalar.scalar));
-    if (scalar.scalar.tag == Scalar::Complex) signature.push_back(__builtin_bit_cast(uint64_t, scalar.scalar.imag));
-}
-
-void Trace::push_value(const Value& value) {
-    params.push_back(value);
-    signature.push_back(static_cast<uint64_t>(value.tag) << 32 | static_cast<uint64_t>(value.ints.size()));
-    if (value.tag == Value::Type) signature.push_back(static_cast<uint64_t>(value.dtype));
-    else if (value.tag == Value::Ints)
-        for (int64_t i : value.ints) signature.push_back(static_cast<uint64_t>(i));
-    else if (value.tag == Value::Dev) signature.push_back(word_of(value.device));
-    else signature.push_back(static_cast<uint64_t>(value.i));
-    if (value.tag == Value::Complex) signature.push_back(__builtin_bit_cast(uint64_t, value.imag));
-}
-
-namespace {
-
-uint64_t word_of(const OpDef& op, size_t operand_count, const Tag& tag) {
-    return static_cast<uint64_t>(op.id) << 48 | static_cast<uint64_t>(operand_count & 0xFFF) << 36 |
-           static_cast<uint64_t>(static_cast<uint8_t>(tag.compile + 1)) << 33 | static_cast<uint64_t>(tag.must) << 32 |
-           static_cast<uint32_t>(tag.scope);
-}
-
-}  // namespace
-
 // With the first words of the node in the signature.
 uint32_t Trace::add_node(const OpDef& op, size_t operand_count, Device device) {
     const Tag& tag = current_tag;
-    signature.push_back(word_of(op, operand_count, tag));
-    // No op has a number as high as this.
-    if (device.type != DeviceType::CPU) signature.push_back(uint64_t{0xFFFF} << 48 | word_of(device));
+    sign_call(op, operand_count, device, tag);
     TraceNode& node = nodes.emplace_back();
     node.device = device;
     node.source = {Py_XNewRef(source_.code), source_.lasti};
@@ -188,24 +130,6 @@ void Trace::add_result(DType dtype, Device device, const Dims& sizes) {
     result.sizes = sizes;
     result.storage = nullptr;
     result.before = {};
-}
-
-// What inference made of the call, and all it had for that beside the operands and parameters.
-void Trace::sign_results(TraceNode& node) {
-    static_assert(kMaxResults <= 3 && static_cast<size_t>(DType::Count) < 0xFF);
-    uint64_t word = uint64_t{node.ambient.word()} << 32 | static_cast<uint64_t>(node.compute);
-    for (uint32_t i = 0; i < node.result_count; ++i)
-        word |= (static_cast<uint64_t>(results[node.first_result + i].dtype) + 1) << (8 * i + 8);
-    signature.push_back(word);
-    if (node.op->python_infer) {
-        // A rule in Python may have read anything.
-        for (uint32_t i = 0; i < node.result_count; ++i) {
-            const Dims& sizes = results[node.first_result + i].sizes;
-            signature.push_back(sizes.size());
-            for (int64_t size : sizes) signature.push_back(static_cast<uint64_t>(size));
-        }
-    }
-    node.last_word = static_cast<uint32_t>(signature.size());
 }
 
 ValueRef Trace::append(const OpDef& op, std::initializer_list<ValueRef> refs, std::initializer_list<Value> values,
@@ -273,120 +197,6 @@ void Trace::bind(Storage* storage, ValueRef value, const Dims& sizes) {
     bound.storage = storage;
 }
 
-// Compiled functions are one trace, whatever they do, and so are calls of others that are known to be short: programs
-// can be kept of them. A pass of gradients is a part of a round.
-bool Trace::ends_before(const Call& call, const SourceRef& source) {
-    if (uncut && function_nodes + nodes.size() < kShortCall) return false;
-    return owner == 0 && !whole_function && !current_tag.must && !backward_id() &&
-           repetition_.ends(*this, *call.op, source);
-}
-
-void Trace::observe(const char* what) {
-    if (eager_region_ && !end_eager_region()) return;
-    if (repetition_.after_part() && !current_tag.must) flush_now(*this, what);
-}
-
-void Trace::set_program(bool is_program) {
-    wake();
-    policy_.start();
-    gated = is_program_ = is_program;
-}
-
-void Trace::wake() {
-    if (!eager_region_) return;
-    eager_region_ = gated = false;
-    eager_budget = 0;
-    capture_sources = true;
-    policy_.forget();
-}
-
-// A value is observed while the policy is paused: false if nothing changes by that.
-bool Trace::end_eager_region() {
-    if (!policy_.observe(eager_budget)) return false;
-    eager_budget = 0;
-    eager_region_ = false;
-    gated = is_program_;
-    capture_sources = true;
-    return true;
-}
-
-bool Trace::goes_by_policy() const {
-    return is_program_ && nested == 0 && owner == 0 && !whole_function && may_measure();
-}
-
-// A part of a loop is over: it runs now.
-void Trace::end_part() {
-    ended_as_part_ = was_cut = true;
-    flush_now(*this, "the trace repeats itself");
-    repetition_.begin_part();
-}
-
-bool Trace::asks_policy(Call& call, const SourceRef& at) {
-    eager_budget = policy_.begin(call, at);
-    eager_region_ = gated = eager_budget != 0;
-    if (eager_region_) capture_sources = flush_hook != nullptr;  // for the account
-    return eager_region_;
-}
-
-bool Trace::may_begin_call() const {
-    return goes_by_policy() && !runner && !(eager_region_ && policy_.is_paused()) && current_tag.compile == -1 &&
-           !current_tag.must && !current_tag.scope && !flush_hook && !launch_profile_hook && !profile_hook &&
-           !function_log && !vmap_depth && !thread_settings.inference_mode;
-}
-
-bool Trace::end_run(const char* why) {
-    if (eager_region_ && !end_eager_region()) return false;
-    if (!nodes.empty() || repetition_.after_part()) flush_now(*this, why);
-    return current == this && nodes.empty() && !eager_region_ && !runner;
-}
-
-Trace::CallRuns Trace::begin_call(const OpDef& kind, uint64_t work) {
-    SourceRef at;
-    capture_source(&at);  // makes Python objects
-    const PyRef code(at.code);
-    if (!code || runner || eager_region_ || !nodes.empty()) return CallRuns::AsEver;
-    const uint32_t count = policy_.begin_call(kind, work, at);
-    if (!count) {
-        gated = false;  // what is recorded is this run
-        return CallRuns::Recorded;
-    }
-    if (!policy_.is_paused()) return CallRuns::Eagerly;
-    eager_budget = count;
-    eager_region_ = gated = true;
-    capture_sources = false;
-    return CallRuns::AsEver;
-}
-
-bool Trace::prefers_eager(Call& call) {
-    const bool part_ran = eager_region_ && policy_.counts_calls();
-    if (eager_region_) {
-        eager_budget = policy_.outlast();
-        if (!eager_budget && backward_id()) eager_budget = Repetition::kNodes;  // no run begins in the midst of a pass
-        if (eager_budget) return true;
-        wake();
-    }
-    gated = false;  // until it is empty again, or long
-    if (!goes_by_policy() || current_tag.compile != -1 || current_tag.must || runner) return false;
-    const bool is_long = nodes.size() >= Repetition::kNodes;
-    if (is_long) gated = true;
-    else if (!nodes.empty() || (repetition_.after_part() && !part_ran)) return false;
-    struct Position {
-        SourceRef source;
-        ~Position() { Py_XDECREF(source.code); }
-    } position;
-    capture_source(&position.source, policy_.expected_code());  // makes Python objects
-    if (!position.source.code || runner || eager_region_) return false;
-    if (is_long) {
-        if (!ends_before(call, position.source)) return false;
-        const SourceRef at = position.source;
-        end_part();
-        infer(call);  // of what the operands are now
-        if (runner || eager_region_ || !nodes.empty()) return false;
-        return asks_policy(call, at);
-    }
-    return nodes.empty() && asks_policy(call, position.source);
-}
-
 // Everything that may let other threads run, collect garbage or flush happens here, before the call is recorded: the
 // nodes that its operands refer to would be gone. Afterwards nothing waits for another trace, and the position is
 // noted.
@@ -424,10 +234,6 @@ void Trace::settle(Call& call, Tensor* destination) {
     if (others_ran && destination && !(call.results[0].sizes == destination->sizes))
         fail("in-place " + call.op->name + ": another thread changed the tensor's shape meanwhile");
     std::swap(source_, position.source);
-}
-
-void Trace::end_call() {
-    if (nodes.empty()) gated = is_program_;
 }
 
 // Throws if there can't be memory for what it gives.
@@ -625,32 +431,6 @@ void Trace::discard() {
         give_up(result, nullptr);
     }
     clear();
-}
-
-void Trace::finish_signature() {
-    signature.push_back(~uint64_t{0});
-    std::unordered_map<const Storage*, size_t> first;
-    for (size_t i = 0; i < inputs.size(); ++i) {
-        const TraceInput& input = inputs[i];
-        // Which earlier input shares the storage: writes to it must wait for the reads of both.
-        size_t same = i;
-        if (auto [known, fresh] = first.try_emplace(input.storage.get(), i); !fresh) same = known->second;
-        signature.push_back(static_cast<uint64_t>(input.dtype) << 56 | static_cast<uint64_t>(input.sizes.size()) << 48 |
-                            word_of(input.storage->device) << 32 | same);
-        for (int64_t size : input.sizes) signature.push_back(static_cast<uint64_t>(size));
-        for (int64_t stride : input.strides) signature.push_back(static_cast<uint64_t>(stride));
-    }
-    signature.push_back(~uint64_t{1});
-    for (ValueRef value : live_results()) {
-        signature.push_back(value.word());
-        const Storage* storage = results[nodes[value.index].first_result + value.result].storage;
-        uint64_t home = ~uint64_t{0};
-        if (storage->has_memory())
-            if (auto known = first.find(storage); known != first.end()) home = known->second;
-        signature.push_back(home);
-    }
-    signature.push_back(options_id());
-    signature.push_back(owner);
 }
 
 }  // namespace mt::trace

@@ -150,6 +150,7 @@ class Trace final : public Interpreter, public Recorded {
     void add_result(DType dtype, Device device, const Dims& sizes);
     void push_operand(ValueRef input);
     void push_value(const Value& value);
+    void sign_call(const OpDef& op, size_t operand_count, Device device, const Tag& tag);
     void sign_results(TraceNode& node);
     Ref<Tensor> pending_tensor(ValueRef value, DType dtype, Device device, const Dims& sizes);
     bool is_expected(const Operand& operand, ValueRef wanted, const Recorded& then, size_t& read, size_t call);
