@@ -98,8 +98,8 @@ void ThreadTrial::decide(Time now) {
     // Threads that save less than that aren't worth their processors.
     if (alone > 0) verdict_.store(together < alone * 63 / 64 ? Choice::kTogether : Choice::kAlone);
     // The time of one that was abandoned was something else's.
-    const Clock::duration took = window_ < kWindows ? Clock::duration(kWindow) : now - began_;
-    next_.store((now + kPause * took).time_since_epoch().count(), std::memory_order_relaxed);
+    const Clock::duration pause = window_ < kWindows ? kWindows * kWindow : kPause * (now - began_);
+    next_.store((now + pause).time_since_epoch().count(), std::memory_order_relaxed);
     trying_.store(false, std::memory_order_relaxed);
 }
 
