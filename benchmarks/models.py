@@ -36,8 +36,8 @@ def cnn(xp: Any) -> Step:
     return _trained(xp, n.Sequential(*body, *head), "cnn", lambda p: xp.optim.Adam(p, lr=RATE))
 
 
-def gpt(xp: Any) -> Step:
-    """A small GPT, AdamW."""
+def gpt(xp: Any, wrapped: Callable[[Any], Any] = lambda model: model) -> Step:
+    """A small GPT, AdamW; its model as it is, or wrapped, as by DistributedDataParallel."""
     n, f = xp.nn, xp.nn.functional
 
     class Block(n.Module):  # type: ignore[misc,name-defined]
@@ -68,7 +68,7 @@ def gpt(xp: Any) -> Step:
                 h = block(h)
             return self.head(self.ln(h)).view(-1, VOCABULARY)
 
-    return _trained(xp, Model(), "gpt", lambda p: xp.optim.AdamW(p, lr=RATE, weight_decay=DECAY))
+    return _trained(xp, wrapped(Model()), "gpt", lambda p: xp.optim.AdamW(p, lr=RATE, weight_decay=DECAY))
 
 
 def _trained(xp: Any, model: Any, name: str, optimizer_of: Callable[[Any], Any]) -> Step:
