@@ -1,22 +1,20 @@
+// Calls of ops: inference, the interpreter, the tape.
 #include "dispatch/call.h"
 
 #include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <iterator>
 #include <vector>
 
 #include "core/error.h"
 #include "core/hash.h"
-#include "core/process/faults.h"
+#include "dispatch/call_steps.h"
 #include "dispatch/float8_calls.h"
 #include "dispatch/generator.h"
 #include "dispatch/gpu.h"
-#include "dispatch/infer/shape/order.h"
 #include "dispatch/memory/memory_order.h"
 #include "dispatch/memory/overlap.h"
-#include "dispatch/memory/shared_writes.h"
 #include "dispatch/out.h"
 #include "dispatch/settings.h"
 
@@ -82,141 +80,8 @@ std::string device_text(Device device) {
 
 namespace {
 
-constexpr int64_t kReleaseGilElements = 1 << 15;
-constexpr size_t kMaxInplaceOperands = 4;
-
-bool same_device(Device a, Device b) { return a.type == b.type && (a.index == b.index || !on_gpu(a)); }
-
-// The device of the results: the operands' one device (0-d CPU tensors go anywhere), or the `device` parameter.
-Device result_device(const Call& call) {
-    auto goes_anywhere = [](const Tensor& t) { return t.ndim() == 0 && t.device().type == DeviceType::CPU; };
-    const Tensor* decides = nullptr;
-    for (size_t i = 0; i < call.operand_count; ++i) {
-        const Tensor* t = call.operands[i].tensor;
-        if (!t) continue;
-        if (on_jit_device(*t)) return t->device();
-        if (!decides || (goes_anywhere(*decides) && !goes_anywhere(*t))) decides = t;
-        else if (!same_device(t->device(), decides->device()) && !goes_anywhere(*t)) {
-            if (is_sparse(*decides)) return decides->device();
-            if (is_sparse(*t)) return t->device();
-            fail("Expected all tensors to be on the same device, but found at least two devices, " +
-                 device_text(decides->device()) + " and " + device_text(t->device()) + "! (when calling " +
-                 call.op->name + ")");
-        }
-    }
-    if (decides && decides->device().type == DeviceType::CPU) {
-        Device device = default_device();
-        if (__builtin_expect(is_jit_device(device), 0)) return existing_device(device);
-    }
-    if (decides) return decides->device();
-    for (size_t i = 0; i < call.param_count; ++i)
-        if (call.params[i].tag == Value::Dev) return existing_device(call.params[i].device);
-    return existing_device(default_device());
-}
-
-int64_t work_of(const Call& call) {
-    int64_t most = call.outputs[0] ? call.outputs[0]->numel : 0;
-    for (size_t i = 0; i < call.operand_count; ++i)
-        if (call.operands[i].tensor) most = std::max(most, call.operands[i].tensor->numel);
-    return most;
-}
-
 [[noreturn]] void refuse_device(const OpDef& op, Device device) {
     throw Error(ErrorKind::NotImplemented, "op '" + op.name + "' has no kernel for device " + device_text(device));
-}
-
-// Inputs that a recorder left pending are computed now, before a kernel reads them. True if any was: other threads may
-// have run meanwhile, so what was inferred of the operands may not hold any more.
-bool need_operands(Call& call) {
-    bool any = false;
-    for (size_t i = 0; i < call.operand_count; ++i)
-        while (call.operands[i].tensor && call.operands[i].tensor->pending()) {
-            // Held: a new content (x.data = y) may drop it.
-            Ref<Storage> storage = call.operands[i].tensor->storage;
-            materialize_hook(storage.get());
-            any = true;
-            i = 0;
-        }
-    return any;
-}
-
-// Leaves `destination` with memory that may be written, and the operands computed.
-void materialize(Call& call, Tensor& destination) {
-    for (;;) {
-        // Each of these may let other threads run, which may undo what the one before did.
-        if (need_operands(call)) continue;
-        Ref<Storage> storage = destination.storage;
-        if (storage->pending) materialize_hook(storage.get());
-        else if (storage->readers) before_write_hook(storage.get());
-        else {
-            storage->ensure_memory();
-            return;
-        }
-    }
-}
-
-// A kernel that runs without the GIL gets handles of its own, over memory that stays: meanwhile other threads may give
-// a tensor other contents, or record a write to its storage.
-class Pinned {
-  public:
-    explicit Pinned(Call& call) : call_(call) {
-        size_t count = call.operand_count + std::size(call.outputs);
-        if (count > std::size(few_)) many_.resize(count);
-        slots_ = many_.empty() ? few_ : many_.data();
-        for (size_t i = 0; i < call.operand_count; ++i) pin(call.operands[i].tensor);
-        for (Tensor*& output : call.outputs) pin(output);
-    }
-    ~Pinned() {
-        Slot* next = slots_;
-        for (size_t i = 0; i < call_.operand_count; ++i) call_.operands[i].tensor = next++->original;
-        for (Tensor*& output : call_.outputs) output = next++->original;
-    }
-
-  private:
-    struct Slot {
-        Tensor* original = nullptr;
-        Ref<Storage> storage;  // keeps the memory
-        Ref<Tensor> handle;
-    };
-
-    void pin(Tensor*& tensor) {
-        Slot& slot = slots_[used_++];
-        slot.original = tensor;
-        if (!tensor) return;
-        slot.storage = tensor->storage;
-        // Storages and tensors that were the same stay the same.
-        Ref<Storage> memory;
-        for (Slot* other = slots_; other != &slot; ++other) {
-            if (other->original == tensor) {
-                slot.handle = other->handle;
-                tensor = slot.handle.get();
-                return;
-            }
-            if (other->storage == slot.storage) memory = other->handle->storage;
-        }
-        if (!memory) memory = Storage::wrap(slot.storage->data, slot.storage->nbytes, [](void*) {}, nullptr);
-        slot.handle = Tensor::make(std::move(memory), tensor->dtype, tensor->sizes, tensor->strides, tensor->offset);
-        tensor = slot.handle.get();
-    }
-
-    Call& call_;
-    Slot few_[6];
-    std::vector<Slot> many_;
-    Slot* slots_;
-    size_t used_ = 0;
-};
-
-// Whether an operand or a result is of a type that loops are not compiled for.
-bool has_other_dtypes(const Call& call) {
-    constexpr unsigned loops = 1u << static_cast<unsigned>(DType::Bool) | 1u << static_cast<unsigned>(DType::U8) |
-                               1u << static_cast<unsigned>(DType::I32) | 1u << static_cast<unsigned>(DType::I64) |
-                               1u << static_cast<unsigned>(DType::F32) | 1u << static_cast<unsigned>(DType::F64);
-    unsigned seen = 0;
-    for (size_t i = 0; i < call.operand_count; ++i)
-        if (const Tensor* t = call.operands[i].tensor) seen |= 1u << static_cast<unsigned>(t->dtype);
-    for (size_t i = 0; i < call.result_count; ++i)
-        if (call.outputs[i]) seen |= 1u << static_cast<unsigned>(call.outputs[i]->dtype);
-    return seen & ~loops;
 }
 
 // Runs an elementwise kernel on no elements, which raises if it has no loop for the dtype.
@@ -233,21 +98,6 @@ void try_kernel(const Call& call) {
         trial.outputs[i] = like(call.results[i].dtype);
     }
     call.op->cpu(trial);
-}
-
-// What a kernel will refuse when it runs is refused when it's recorded: complex numbers, where it has no loops for
-// them.
-void check_recordable(const Call& call) {
-    if (!call.op->cpu) return;
-    for (size_t i = 0; i < call.operand_count; ++i) {
-        const Tensor* t = call.operands[i].tensor;
-        if (!t || !is_complex(t->dtype)) continue;
-        if (call.op->takes < Takes::Any) refuse_dtype(*call.op, t->dtype);
-        if (call.op->kind == Kind::Elementwise) return try_kernel(call);
-    }
-    for (size_t i = 0; i < call.result_count; ++i)
-        if (call.op->takes < Takes::Any && is_complex(call.results[i].dtype))
-            refuse_dtype(*call.op, call.results[i].dtype);
 }
 
 // A view of other elements over the same memory. Recorded values are arrays of one dtype, so there must be memory.
@@ -278,40 +128,56 @@ Ref<Tensor> in_dying_operand(const Call& call) {
 
 }  // namespace
 
-// x[k] += y ends with x[k] = x[k].
-static bool copies_itself(const Call& call, const Tensor& destination) {
-    static const OpDef* copy = find_op("copy");
-    return call.op == copy && call.operands[1].tensor && same_view(*call.operands[1].tensor, destination);
+Device result_device(const Call& call) {
+    auto goes_anywhere = [](const Tensor& t) { return t.ndim() == 0 && t.device().type == DeviceType::CPU; };
+    const Tensor* decides = nullptr;
+    for (size_t i = 0; i < call.operand_count; ++i) {
+        const Tensor* t = call.operands[i].tensor;
+        if (!t) continue;
+        if (on_jit_device(*t)) return t->device();
+        if (!decides || (goes_anywhere(*decides) && !goes_anywhere(*t))) decides = t;
+        else if (!same_device(t->device(), decides->device()) && !goes_anywhere(*t)) {
+            if (is_sparse(*decides)) return decides->device();
+            if (is_sparse(*t)) return t->device();
+            fail("Expected all tensors to be on the same device, but found at least two devices, " +
+                 device_text(decides->device()) + " and " + device_text(t->device()) + "! (when calling " +
+                 call.op->name + ")");
+        }
+    }
+    if (decides && decides->device().type == DeviceType::CPU) {
+        Device device = default_device();
+        if (__builtin_expect(is_jit_device(device), 0)) return existing_device(device);
+    }
+    if (decides) return decides->device();
+    for (size_t i = 0; i < call.param_count; ++i)
+        if (call.params[i].tag == Value::Dev) return existing_device(call.params[i].device);
+    return existing_device(default_device());
 }
 
-namespace {
-
-void check_writable(const Call& call, const Tensor& destination) {
-    if (destination.storage->read_only)
-        fail_value("cannot write in place: the memory of this tensor is read-only (op " + call.op->name + ")");
+bool need_operands(Call& call) {
+    bool any = false;
+    for (size_t i = 0; i < call.operand_count; ++i)
+        while (call.operands[i].tensor && call.operands[i].tensor->pending()) {
+            // Held: a new content (x.data = y) may drop it.
+            Ref<Storage> storage = call.operands[i].tensor->storage;
+            materialize_hook(storage.get());
+            any = true;
+            i = 0;
+        }
+    return any;
 }
 
-// Whether the call writes a tensor that shows an element twice, and must care.
-bool writes_shared(const Call& call, const Tensor& destination) {
-    static const OpDef* fill = find_op("fill");
-    if (call.op == fill || !has_internal_overlap(destination)) return false;
-    if (!may_write_shared(*call.op)) refuse_shared();
-    return true;
-}
-
-void check_result_fits(const Call& call, const Tensor& destination) {
-    if (!(call.results[0].sizes == destination.sizes))
-        fail("output with shape " + to_string(destination.sizes) + " doesn't match the broadcast shape " +
-             to_string(call.results[0].sizes));
-    check_scan_inplace(call, destination);
-    check_castable(call.results[0].dtype, destination.dtype);
-}
-
-}  // namespace
-
-void refuse_dtype(const OpDef& op, DType dtype) {
-    throw Error(ErrorKind::NotImplemented,
-                "\"" + op.name + "_cpu\" not implemented for '" + torch_type_name(dtype) + "'");
+void check_recordable(const Call& call) {
+    if (!call.op->cpu) return;
+    for (size_t i = 0; i < call.operand_count; ++i) {
+        const Tensor* t = call.operands[i].tensor;
+        if (!t || !is_complex(t->dtype)) continue;
+        if (call.op->takes < Takes::Any) refuse_dtype(*call.op, t->dtype);
+        if (call.op->kind == Kind::Elementwise) return try_kernel(call);
+    }
+    for (size_t i = 0; i < call.result_count; ++i)
+        if (call.op->takes < Takes::Any && is_complex(call.results[i].dtype))
+            refuse_dtype(*call.op, call.results[i].dtype);
 }
 
 uint64_t hash_of(const Value* values, size_t count) {
@@ -333,34 +199,6 @@ void infer(Call& call) {
     if (call.op->infer) call.op->infer(call);
 }
 
-static KernelFn kernel_of(const Call& call) {
-    fault_point(FaultPlace::Kernel);
-    KernelFn kernel = call.op->cpu;
-    if (!kernel && call.op->python_infer) return python_step_hook;
-    if (!kernel) throw Error(ErrorKind::NotImplemented, "op '" + call.op->name + "' has no kernel for device cpu");
-    return call.op->takes < Takes::Any && has_other_dtypes(call) ? widen_hook : kernel;
-}
-
-void run_bare_kernel(Call& call) { kernel_of(call)(call); }
-
-void run_kernel(Call& call) {
-    KernelFn kernel = kernel_of(call);
-    if (__builtin_expect(profile_hook != nullptr, 0)) {
-        int64_t start = now_ns();
-        kernel(call);
-        profile_hook(call.op, call, start, now_ns());
-        return;
-    }
-    // Other threads may draw from the same generator.
-    if (call.twister || work_of(call) < kReleaseGilElements) {
-        kernel(call);
-        return;
-    }
-    Pinned pinned(call);
-    MaybeReleaseGil gil(true);
-    kernel(call);
-}
-
 // An op on a GPU whose results' shapes depend on the data, or that has a kernel in Python for GPUs.
 static void run_apart(Call& call, Ref<Tensor>* results) {
     if (current_interpreter) current_interpreter->on_fallback(call);
@@ -370,16 +208,7 @@ static void run_apart(Call& call, Ref<Tensor>* results) {
     run_over_host(call, results);
 }
 
-static bool reads_float8(const Call& call) {
-    if (!float8_was_named.load(std::memory_order_relaxed)) return false;
-    for (size_t i = 0; i < call.operand_count; ++i)
-        if (const Tensor* t = call.operands[i].tensor; t && is_float8(t->dtype)) return true;
-    return false;
-}
-
-// Whether an inferred call reads or gives floats of eight bits: it then runs at once, and on the CPU.
-// NotImplementedError for an op that doesn't take them.
-static bool checked_float8(const Call& call) {
+bool checked_float8(const Call& call) {
     if (!float8_was_named.load(std::memory_order_relaxed)) return false;
     auto check = [&](DType dtype) {
         if (is_float8(dtype) && call.op->takes < Takes::Stored && call.op->kind != Kind::View &&
@@ -394,7 +223,7 @@ static bool checked_float8(const Call& call) {
     return any;
 }
 
-static void refuse_float8_on(Device device) {
+void refuse_float8_on(Device device) {
     throw Error(ErrorKind::NotImplemented, "floats of eight bits are on the CPU only, not on " + device_text(device));
 }
 
@@ -468,7 +297,7 @@ static bool tells_itself(const Call& call) {
            result_device(call).type == DeviceType::CPU;
 }
 
-static void touch_operands(const Call& call) {
+void touch_operands(const Call& call) {
     for (size_t i = 0; i < call.operand_count; ++i)
         if (Tensor* t = call.operands[i].tensor) function_log->touch(*t);
 }
@@ -547,126 +376,6 @@ void dispatch_as_given(Call& call, Ref<Tensor>* results) {
     if (!tape_hook || (op.kind != Kind::View && !has_history(call))) return;
     if (thread_settings.records_gradients()) tape_hook(call, results, nullptr);
     else if (op.kind == Kind::View && !vmap_depth) view_hook(*call.operands[0].tensor, *results[0]);
-}
-
-// x.copy_(y) with y on another device: y is copied to x's, with its history.
-static void dispatch_inplace_from(Call& call, Tensor& destination, size_t operand) {
-    Tensor* original = call.operands[operand].tensor;
-    Ref<Tensor> copied = clone_to(*original, destination.device());
-    call.operands[operand].tensor = copied.get();
-    dispatch_inplace(call, destination);
-    call.operands[operand].tensor = original;
-}
-
-void dispatch_inplace(Call& call, Tensor& destination) {
-    static const OpDef* copy = find_op("copy");
-    if (__builtin_expect(function_log != nullptr, 0)) {
-        touch_operands(call);
-        function_log->touch(destination);
-    }
-    Device device = destination.device();
-    const bool mapped = vmap_depth != 0 && is_mapped_hook(call, &destination);
-    // What is mapped has no memory of its own either: its rule copies.
-    bool meta = device.type == DeviceType::Meta && !mapped;
-    if (!mapped && (device.type == DeviceType::CPU || on_gpu(device) || meta))
-        for (size_t i = 0; i < call.operand_count; ++i)
-            if (Tensor* t = call.operands[i].tensor; t && call.op == copy && !same_device(t->device(), device) &&
-                                                     (meta || on_jit_device(*t) || on_gpu(t->device()) ||
-                                                      on_gpu(device) || t->device().type == DeviceType::Meta))
-                return dispatch_inplace_from(call, destination, i);
-    call.device = device;
-    // What is written in place while the JIT's device is the default one is compiled too, where it lies.
-    bool jit = is_jit_device(device) || (device.type == DeviceType::CPU && default_device().type == DeviceType::JitCPU);
-    bool gpu = on_gpu(device) && !jit;
-    const bool float8 = is_float8(destination.dtype) || reads_float8(call);
-    if (float8 && (jit || gpu)) refuse_float8_on(device);
-    bool record = current_interpreter && !float8 && (device.type == DeviceType::CPU || gpu) &&
-                  !destination.storage->reinterpreted;
-    if (current_interpreter && !record && !jit && !gpu) current_interpreter->on_fallback(call);
-    if (record && !jit && !gpu && current_interpreter->should_run_eagerly(call)) record = false;
-    const bool materializes = !record && !jit && device.type != DeviceType::Meta;
-    if (materializes) materialize(call, destination);
-    infer(call);
-    if (float8 && checked_float8(call) && !mapped && device.type == DeviceType::CPU && call.operand_count == 2 &&
-        computes_with_float8(call)) {
-        check_result_fits(call, destination);
-        const Ref<Tensor> made = call_op(*call.op, {call.operands[0].tensor, call.operands[1].tensor},
-                                         std::span<const Value>(call.params, call.param_count));
-        return call_op_inplace(*copy, destination, {{&destination}, {made.get()}});
-    }
-    check_writable(call, destination);
-    const bool shared = !copies_itself(call, destination) && writes_shared(call, destination);
-    check_result_fits(call, destination);
-    if (__builtin_expect(shared, 0)) {
-        if (mapped) refuse_shared();
-        return write_shared(call, destination);
-    }
-    TapedCall tape = check_inplace_hook ? check_inplace_hook(call, destination) : TapedCall{};
-    bool reads = false;
-    for (size_t i = 0; i < call.operand_count; ++i) reads |= call.operands[i].tensor != nullptr;
-    if (reads && !mapped && !jit && !same_device(result_device(call), device))
-        fail("Expected all tensors to be on the same device, but found at least two devices, " + device_text(device) +
-             " and " + device_text(result_device(call)) + "! (in-place " + call.op->name + ")");
-    if (call.op->kind == Kind::Random && !mapped) reserve_random(call, record || jit || gpu);
-    // An operand that overlaps the destination is read from a copy, unless each element is read just before it's
-    // written. What the gradient formula reads is kept too; that copy has the operand's history, for second
-    // derivatives.
-    Tensor* operands[kMaxInplaceOperands];
-    Ref<Tensor> copies[kMaxInplaceOperands], before[kMaxInplaceOperands];
-    if (call.operand_count > kMaxInplaceOperands) fail("in-place " + call.op->name + ": too many operands");
-    const bool changes = mapped || !copies_itself(call, destination);
-    for (size_t i = 0; i < call.operand_count; ++i) {
-        Tensor* t = operands[i] = call.operands[i].tensor;
-        if (!t || !changes || !may_overlap(*t, destination)) continue;
-        bool in_step = i == 0 || call.op->kind == Kind::Elementwise;
-        bool read_apart = t != &destination && !same_view(*t, destination);
-        bool saved = tape.reads >> i & 1;
-        if (!read_apart && in_step && !saved) continue;
-        static const OpDef* clone = find_op("clone");
-        GradMode mode(saved);
-        HoldGil hold;  // what was inferred must still be true afterwards
-        copies[i] = call_op(*clone, {t});
-        if (saved) before[i] = copies[i];
-        if (read_apart || !in_step) call.operands[i].tensor = copies[i].get();
-        if (materializes) materialize(call, destination);  // the copy may have been recorded
-    }
-    // Counted first: what an exception leaves half written is another content all the same. What is recorded is
-    // written by the run of the recording; memory that is shared outside has it run at once.
-    const bool counts_first = !record || destination.storage->external();
-    version_of(destination) += counts_first;
-    try {
-        if (mapped) {
-            run_mapped_hook(call, nullptr, &destination);
-        } else if (!changes) {
-            // Only the version is another.
-        } else if (jit) {
-            run_on_jit_device(call, nullptr, &destination);
-        } else if (gpu) {
-            check_recordable(call);
-            run_on_gpu_hook(call, nullptr, &destination);
-        } else if (record) {
-            check_recordable(call);
-            current_interpreter->run_inplace(call, destination);
-        } else if (device.type != DeviceType::Meta) {
-            if (device.type != DeviceType::CPU)
-                throw Error(ErrorKind::NotImplemented,
-                            "op '" + call.op->name + "' has no kernel for device " + device_text(device));
-            call.outputs[0] = &destination;
-            call.result_count = 1;
-            run_kernel(call);
-        } else {
-            refuse_escaped_hook(call, &destination);
-        }
-    } catch (const Error& error) {
-        // No kernel has written: there is none for these operands.
-        if (!mapped && error.kind() == ErrorKind::NotImplemented) version_of(destination) -= counts_first;
-        throw;
-    }
-    uint32_t& version = version_of(destination);
-    version += !counts_first;
-    if (__builtin_expect(function_log != nullptr, 0)) function_log->writes.push_back(&version);
-    for (size_t i = 0; i < call.operand_count; ++i) call.operands[i].tensor = operands[i];
-    if (tape.taped) tape_hook(call, before, &destination);
 }
 
 }  // namespace mt

@@ -10,6 +10,7 @@ import types
 from typing import Any
 
 from minitensor import _C
+from minitensor_jit.state.attributes import AttributeReads
 from minitensor_jit.state.calls import (
     BINDING_ONLY,
     CONTAINERS,
@@ -22,7 +23,6 @@ from minitensor_jit.state.calls import (
     is_pure,
 )
 from minitensor_jit.state.notes import ABSENT, VIEWS, Guard, in_python, is_plain, lookup
-from minitensor_jit.state.reads import Reads
 
 __all__ = ["Callees"]
 
@@ -42,7 +42,7 @@ _LOOKUPS = frozenset(
 _DECIMALS = ("decimal", "_decimal", "_pydecimal")
 
 
-class Callees(Reads):
+class Callees(AttributeReads):
     """Notes of what is called."""
 
     # ---- calls

@@ -435,12 +435,14 @@ def test_inference_kernels_and_replay_do_not_see_the_settings():
 
 def test_settings_are_read_by_those_who_make_calls():
     readers = {
-        "dispatch": {"call.cpp", "call_op.cpp", "float8_calls.cpp", "jit_device.cpp", "out.cpp"},
+        "dispatch": {
+            "call.cpp", "call_inplace.cpp", "call_op.cpp", "float8_calls.cpp", "jit_device.cpp", "out.cpp",
+        },
         "autograd": {"autocast.h", "formula.cpp", "tape.cpp", "engine.cpp", "saved_tensor.cpp", "view_history.cpp",
                      "leaf_gradient.cpp"},
         # Programs and what stands for a backward pass are kept for the settings that they were made under.
         "trace": {
-            "program.cpp", "argument_guards.cpp", "policy.cpp", "known_runs.cpp", "trace.cpp", "following.cpp",
+            "program.cpp", "argument_guards.cpp", "policy.cpp", "known_runs.cpp", "regions.cpp", "following.cpp",
             "gradient_graph.cpp", "backward_program.cpp", "whole_backward.cpp",
         },
     }  # fmt: skip

@@ -2,7 +2,6 @@
 #include <cstring>
 #include <unordered_map>
 
-#include "dispatch/settings.h"
 #include "trace/plan/plan.h"
 #include "trace/recording/trace.h"
 

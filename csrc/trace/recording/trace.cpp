@@ -10,7 +10,6 @@
 #include "autograd/engine.h"
 #include "core/error.h"
 #include "core/memory/allocator.h"
-#include "dispatch/settings.h"
 #include "trace/plan/plan.h"
 #include "trace/plan/stopped.h"
 

@@ -1,4 +1,4 @@
-"""What reading attributes and contents depends on."""
+"""What reading the contents of containers, arrays and objects depends on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import functools
 import gc
 import operator
 import sys
-import threading
 import types
 import warnings
 from collections.abc import Iterable
@@ -16,11 +15,12 @@ from typing import Any
 
 from minitensor import _C
 from minitensor_jit.state.calls import CONTAINERS, IMMUTABLE, PURE_TYPES, is_framework, is_numpy
-from minitensor_jit.state.notes import ABSENT, VIEWS, Guard, Notes, has_python, in_python, is_plain, lookup, own_dict
+from minitensor_jit.state.classes import HEAP_TYPE, SPECIAL, ClassReads, slot_is_set
+from minitensor_jit.state.notes import ABSENT, VIEWS, Guard, in_python, is_plain, lookup, own_dict
 
-__all__ = ["Reads"]
+__all__ = ["MOST_ITEMS", "ContentReads"]
 
-_MOST = 10_000
+MOST_ITEMS = 10_000
 """Items of a container that are compared at each call."""
 # What calling a module reads in C++, and looking for its attributes.
 _MODULE_NAMES = [
@@ -34,43 +34,8 @@ _MODULE_NAMES = [
     "_compiled_call_impl",
 ]
 _MOST_BYTES = 1 << 16
-_HEAP_TYPE = 1 << 9
-
-_TENSOR_STATE = frozenset(
-    {"_version", "storage_offset", "_base", "grad_fn", "output_nr", "is_shared", "is_pinned", "storage_id", "__dict__",
-     "untyped_storage", "storage", "is_inference"}
-)  # fmt: skip
-"""Of a tensor, what a program doesn't compare."""
-
-_VIEWS_OF_ARRAYS = frozenset({"T", "mT", "real", "imag", "flat", "base"})
-"""Attributes whose contents are noted where they are read."""
-
-_UNARY = "neg pos invert abs bool len iter next reversed contains getitem setitem delitem missing call enter exit"
-_BINARY = "add sub mul matmul truediv floordiv mod divmod pow lshift rshift and xor or"
-_OTHERS = (
-    "eq ne lt le gt ge hash repr str format bytes int float complex index round trunc floor ceil length_hint fspath "
-    "getattr getattribute setattr delattr get set delete instancecheck subclasscheck subclasshook array class_getitem "
-    "init new prepare await aiter anext aenter aexit"
-)
-SPECIAL = tuple(
-    f"__{name}__"
-    for name in (
-        *_UNARY.split(), *_OTHERS.split(),
-        *(before + name for name in _BINARY.split() for before in ("", "r", "i")),
-    )
-)  # fmt: skip
-"""Methods that Python finds by itself: what an object does depends on those that its class has, and lacks."""
-
-_MRO = type.__dict__["__mro__"]
-# What classes may have under a name that says what reading it of an object gives.
-_DESCRIPTORS = (
-    types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
-    types.ClassMethodDescriptorType, types.MemberDescriptorType, types.GetSetDescriptorType, classmethod,
-    staticmethod, property, types.MethodType, types.MethodWrapperType, type,
-)  # fmt: skip
 _OWNERS = frozenset((*IMMUTABLE, *PURE_TYPES, *CONTAINERS, object, type, BaseException, Exception))
 _CALLS = frozenset({operator.attrgetter, operator.methodcaller})
-
 
 # What the framework's own frames, which are not seen to run, read in Python and others may change, by the modules that
 # the function uses: hooks of all optimizers, formulas that are registered, and switches. Those of all modules are noted
@@ -105,189 +70,14 @@ def _numpy_settings() -> tuple[Any, ...]:
     return (*np.geterr().values(), np.geterrcall(), *_warning_settings())
 
 
-class Reads(Notes):
-    """Notes of what is read of objects."""
-
-    def _call(self, function: Any, args: tuple[Any, ...]) -> None:
-        raise NotImplementedError
+class ContentReads(ClassReads):
+    """Notes of what is read of contents."""
 
     def _passed(self, function: Any) -> None:
         raise NotImplementedError
 
     def _refused(self) -> Exception:
         raise NotImplementedError
-
-    # ---- attributes
-
-    def _attribute(self, thing: Any, name: str) -> None:
-        kind = type(thing)
-        if kind in IMMUTABLE or kind in (list, dict, tuple, set, frozenset):
-            return
-        if isinstance(thing, types.ModuleType):
-            space = vars(thing)
-            self._note(Guard.TYPE_OF, thing, (kind,))  # a class with properties may be assigned
-            if kind is not types.ModuleType:
-                self._kind(thing)
-                self._type_entry(kind, name, lookup(kind, name))
-            if name in space:
-                self._entry(space, name, space[name])
-            elif is_framework(thing.__name__):
-                self._late.append((space, name))
-            else:
-                self._entry(space, name, ABSENT)
-        elif isinstance(thing, type):
-            self._kind(thing)
-            found, of_kind = lookup(thing, name), lookup(kind, name)
-            self._type_entry(thing, name, found)
-            self._type_entry(kind, name, of_kind)
-            if found is ABSENT:
-                self._computed(thing, name, of_kind)
-            elif isinstance(found, types.FunctionType):
-                self._note(Guard.FUNCTION, found, (found.__code__, found.__defaults__, found.__kwdefaults__))
-        elif isinstance(thing, _C.Tensor):
-            self._tensor_attribute(thing, name)
-        elif kind is super:
-            owner, start = thing.__self_class__, thing.__thisclass__
-            if owner is not None:
-                self._bases(owner)
-            mro = owner.__mro__[owner.__mro__.index(start) + 1 :] if owner is not None else ()
-            for base in mro:
-                found = base.__dict__.get(name, ABSENT)
-                self._type_entry(base, name, lookup(base, name))
-                if found is not ABSENT:
-                    break
-        elif isinstance(thing, types.FunctionType):
-            found = lookup(kind, name)
-            if name == "__dict__":
-                self._instance_items(thing)
-            elif found is ABSENT:
-                self._own_entry(thing, name)
-            else:
-                self._computed(thing, name, found)
-        elif isinstance(thing, types.MethodType):
-            if name not in ("__self__", "__func__"):
-                self._attribute(thing.__func__, name)
-        elif not isinstance(
-            thing, (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)
-        ):
-            self._object_attribute(thing, kind, name)
-
-    def _computed(self, thing: Any, name: str, descriptor: Any) -> None:
-        """What a class or a function has by a descriptor of its type."""
-        if name == "__dict__" or (isinstance(thing, type) and not thing.__flags__ & _HEAP_TYPE):
-            return
-        if isinstance(descriptor, (types.GetSetDescriptorType, types.MemberDescriptorType)):
-            try:
-                value = descriptor.__get__(thing, type(thing))
-            except AttributeError:
-                value = ABSENT
-            self._note(Guard.SLOT, thing, (descriptor, value), id(descriptor))
-
-    def _object_attribute(self, thing: Any, kind: type, name: str) -> None:
-        reads = lookup(kind, "__getattribute__")
-        ours = is_framework(kind.__module__)
-        ours |= self._is_module(thing)
-        if not (
-            _C.generic_attributes(kind) or in_python(reads) or has_python(kind, "__getattr__") or ours
-            or kind is threading.local
-        ):  # fmt: skip
-            if not (is_numpy(thing) or isinstance(thing, CONTAINERS)):
-                self._unwatched(f"it reads {name} of a {kind.__name__}")
-            return
-        self._kind(thing)
-        found = lookup(kind, name)
-        self._type_entry(kind, name, found)
-        if isinstance(found, property):
-            self._property(thing, found)
-            return
-        if isinstance(found, types.MemberDescriptorType):
-            value = found.__get__(thing, kind) if _slot_is_set(found, thing) else ABSENT
-            self._note(Guard.SLOT, thing, (found, value), id(found))
-            return
-        if isinstance(found, types.GetSetDescriptorType):
-            if name == "__dict__":
-                self._instance_items(thing)
-            elif name != "__class__" and is_numpy(thing):
-                self._numpy_attribute(thing, name, found)
-            elif name != "__class__" and not (ours or isinstance(thing, (*CONTAINERS, BaseException))):
-                if isinstance(thing, types.GeneratorType):
-                    self._write(thing, f"reads {name} of a generator that was there before")
-                elif isinstance(thing, functools.partial):
-                    self._contents(thing)
-                elif not isinstance(thing, types.MappingProxyType):
-                    self._unwatched(f"it reads {name} of a {kind.__name__}")
-            elif isinstance(thing, BaseException):
-                self._note(Guard.SLOT, thing, (found, getattr(thing, name)), id(found))
-            return
-        self._special(type(found))
-        reads = getattr(type(found), "__get__", None)
-        if reads is not None and not (
-            in_python(reads) or isinstance(found, _DESCRIPTORS) or type(found).__name__ == "_tuplegetter"
-            or is_framework(type(found).__module__)
-        ):  # fmt: skip
-            self._unwatched(f"it reads {name} of a {kind.__name__}")
-        self._own_entry(thing, name)
-        if self._is_module(thing) and name not in (own_dict(thing) or {}):
-            self._registered(thing, name)
-
-    def _numpy_attribute(self, thing: Any, name: str, found: types.GetSetDescriptorType) -> None:
-        """An array's shape, dtype, strides and flags may be set where it lies."""
-        try:
-            value = getattr(thing, name)
-        except AttributeError:
-            value = ABSENT
-        if value is ABSENT or is_plain(value) or name == "dtype":
-            self._note(Guard.SLOT, thing, (found, value), id(found))
-        elif name in _VIEWS_OF_ARRAYS:
-            self._shapes(thing)
-        else:
-            self._write(thing, f"reads {name} of a {type(thing).__name__}")
-
-    def _registered(self, module: Any, name: str) -> None:
-        for registry in ("_parameters", "_buffers", "_modules"):
-            members = (own_dict(module) or {}).get(registry)
-            if isinstance(members, dict):
-                self._own_entry(module, registry)
-                self._entry(members, name, members.get(name, ABSENT))
-
-    def _property(self, thing: Any, found: property) -> None:
-        getter = found.fget
-        if getter is not None and (not in_python(getter) or is_framework(getter.__module__)):
-            self._call(getter, (thing,))
-
-    def _kind(self, thing: Any) -> None:
-        kind = type(thing)
-        if kind.__flags__ & _HEAP_TYPE:
-            self._note(Guard.TYPE_OF, thing, (kind,))
-            self._special(kind)
-
-    def _special(self, kind: type) -> None:
-        if kind.__flags__ & _HEAP_TYPE and kind not in self._kinds:
-            self._kinds.add(kind)
-            for name in SPECIAL:
-                self._type_entry(kind, name, lookup(kind, name))
-
-    def _bases(self, kind: type) -> None:
-        if kind.__flags__ & _HEAP_TYPE:
-            self._note(Guard.SLOT, kind, (_MRO, kind.__mro__), id(_MRO))
-
-    def _is_a(self, thing: Any, kinds: Any) -> None:
-        """Whether a thing, or a class, is of one of these classes is asked for."""
-        self._kind(thing)
-        self._bases(type(thing))
-        if isinstance(thing, type):
-            self._bases(thing)
-        if isinstance(kinds, tuple):
-            for kind in kinds:
-                self._is_a(thing, kind)
-        elif isinstance(kinds, type):
-            self._special(type(kinds))
-            self._bases(kinds)
-
-    def _own_entry(self, thing: Any, name: str) -> None:
-        space = own_dict(thing)
-        value = ABSENT if space is None else space.get(name, ABSENT)
-        self._own.setdefault(id(thing), (thing, {}))[1].setdefault(name, value)
 
     def _instance_items(self, thing: Any) -> None:
         space = own_dict(thing)
@@ -296,67 +86,6 @@ class Reads(Notes):
             self._note(Guard.DICT_ITEMS, thing, tuple(space.items()))
             for value in space.values():
                 self._contents(value, 1)
-
-    def _tensor_attribute(self, tensor: Any, name: str) -> None:
-        given = id(tensor) in self._tensors
-        if not given:
-            self._note(Guard.LAYOUT, tensor, ())
-        if name in _TENSOR_STATE or (given and name in ("requires_grad", "is_leaf") and not _C.is_grad_enabled()):
-            self._write(tensor, f"reads {name} of a tensor, which programs don't compare,")
-            return
-        found = lookup(type(tensor), name)
-        if found is not ABSENT:
-            self._type_entry(type(tensor), name, found)
-        if hasattr(type(found), "__set__"):  # which comes before the tensor's own attributes
-            return
-        own = own_dict(tensor) or {}
-        if not given:
-            self._own_entry(tensor, name)
-        # Of arguments programs know whether they have attributes, and whether these hide what the class has.
-        elif name in own or (own and found is ABSENT):
-            self._unwatched(f"it reads the attribute {name} of an argument")
-
-    # ---- writes
-
-    def _changes_attribute(self, thing: Any, name: str) -> None:
-        kind = type(thing)
-        what = f"sets the attribute {name} of a {kind.__name__}"
-        found = lookup(kind, name)
-        if isinstance(thing, _C.Tensor):
-            if found is ABSENT:
-                self._write(thing, what)
-            return  # the core sees it
-        self._kind(thing)
-        if isinstance(found, property):
-            if not in_python(found.fset) or is_framework(found.fset.__module__):
-                self._write(thing, what)
-        elif isinstance(found, types.MemberDescriptorType):
-            value = found.__get__(thing, kind) if _slot_is_set(found, thing) else ABSENT
-            self._note(Guard.SLOT, thing, (found, value), id(found))
-            self._changes(thing, what)
-        elif isinstance(thing, type) or own_dict(thing) is None or hasattr(type(found), "__set__"):
-            self._write(thing, what)
-        else:
-            self._own_entry(thing, name)
-            if self._is_module(thing):
-                self._registered(thing, name)
-            self._changes(thing, what)
-
-    def _changes_contents(self, container: Any, what: str | None = None) -> None:
-        what = what or f"changes a {type(container).__name__}"
-        if not isinstance(container, (list, dict, set, collections.deque)) or len(container) > _MOST:
-            self._write(container, what)
-            return
-        if id(container) not in self._held:
-            if not isinstance(container, dict) or isinstance(container, collections.OrderedDict):
-                self._note(Guard.ITEMS, container, tuple(container))
-            if isinstance(container, dict):
-                self._note(Guard.DICT_ITEMS, container, tuple(dict.items(container)))
-            self._held.add(id(container))
-        self._changes(container, what)
-
-    def _is_module(self, thing: Any) -> bool:
-        return self._module_type is not None and isinstance(thing, self._module_type)
 
     def _module(self, module: Any) -> None:
         """A module that the framework's code gets: all of it that this code may read."""
@@ -380,16 +109,12 @@ class Reads(Notes):
             if not self._is_module(value):
                 self._contents(value, 1)
 
-    # ---- settings
-
     def _warns(self) -> None:
         """A filter makes it an error."""
         self._note(Guard.RESULT, _warning_settings, (_warning_settings(),))
 
     def _computes_with_numpy(self) -> None:
         self._note(Guard.RESULT, _numpy_settings, (_numpy_settings(),))
-
-    # ---- contents
 
     def _dict_item(self, container: dict[Any, Any], key: Any) -> None:
         if type(container).__getitem__ is not dict.__getitem__ and not isinstance(
@@ -432,7 +157,7 @@ class Reads(Notes):
             return
         if isinstance(thing, (types.GeneratorType, types.FunctionType, types.MethodType, types.ModuleType)):
             return
-        if kind.__flags__ & _HEAP_TYPE:
+        if kind.__flags__ & HEAP_TYPE:
             self._kind(thing)
             if all(map(_is_known, map(functools.partial(lookup, kind), SPECIAL))):
                 return
@@ -465,7 +190,7 @@ class Reads(Notes):
         if depth > 8:
             self._unwatched("it reads containers that are nested deeply")
         elif isinstance(thing, (list, set, frozenset, tuple, collections.deque)):
-            if len(thing) > _MOST:
+            if len(thing) > MOST_ITEMS:
                 self._unwatched(f"it reads a {kind.__name__} of {len(thing):,} items")
                 return
             items = tuple(thing)
@@ -474,7 +199,7 @@ class Reads(Notes):
             for item in items:
                 self._contents(item, depth + 1)
         elif isinstance(thing, dict):
-            if len(thing) > _MOST:
+            if len(thing) > MOST_ITEMS:
                 self._unwatched(f"it reads a {kind.__name__} of {len(thing):,} items")
                 return
             if isinstance(thing, collections.OrderedDict) and dict.__len__(thing) > 1:  # it has an order of its own
@@ -516,7 +241,7 @@ class Reads(Notes):
                 self._module(thing)
         elif isinstance(thing, (type, types.FunctionType, types.MethodType, types.ModuleType)):
             return
-        elif is_framework(kind.__module__) and kind.__flags__ & _HEAP_TYPE:
+        elif is_framework(kind.__module__) and kind.__flags__ & HEAP_TYPE:
             self._instance_items(thing)
         elif not is_framework(kind.__module__):
             self._kind(thing)
@@ -535,7 +260,7 @@ class Reads(Notes):
             for item in tuple(dict.values(thing)):
                 self._attributes(item, depth + 1)
         elif (
-            kind.__flags__ & _HEAP_TYPE
+            kind.__flags__ & HEAP_TYPE
             and depth < 3
             and not isinstance(thing, (type, _C.Tensor))
             and not is_framework(kind.__module__)
@@ -547,8 +272,8 @@ class Reads(Notes):
             self._instance_items(thing)
             for base in kind.__mro__:
                 for found in base.__dict__.values():
-                    if isinstance(found, types.MemberDescriptorType) and base.__flags__ & _HEAP_TYPE:
-                        value = found.__get__(thing, kind) if _slot_is_set(found, thing) else ABSENT
+                    if isinstance(found, types.MemberDescriptorType) and base.__flags__ & HEAP_TYPE:
+                        value = found.__get__(thing, kind) if slot_is_set(found, thing) else ABSENT
                         self._note(Guard.SLOT, thing, (found, value), id(found))
 
     def _settings_of(self, module: object) -> None:
@@ -616,14 +341,6 @@ def _has_bytes(thing: Any) -> bool:
     try:
         memoryview(thing).release()
     except (TypeError, ValueError, BufferError):
-        return False
-    return True
-
-
-def _slot_is_set(slot: Any, thing: Any) -> bool:
-    try:
-        slot.__get__(thing, type(thing))
-    except AttributeError:
         return False
     return True
 
