@@ -106,6 +106,7 @@ def cpp_mutants(text: str) -> list[Mutant]:
     """Each place of C++ code that can be changed, as a whole expression of one line."""
     found = []
     before = ";"
+    text = re.sub(r"/\*.*?\*/", lambda comment: re.sub(r"[^\n]", " ", comment[0]), text, flags=re.DOTALL)
     for number, line in enumerate(text.split("\n"), 1):
         code = line.split("//")[0].rstrip()
         starts = before.endswith((";", "{", "}", "(", ",", "=", "?", ":")) or not before

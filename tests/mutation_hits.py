@@ -17,9 +17,17 @@ _before: set[int] = set()  # by imports and what tests share
 _counted = int(os.environ.get("MT_MUTANT_COUNT", "0"))
 
 
+# Where processes that tests start note theirs, who have no plugin.
+_children = os.environ.get("MT_MUTANT_CHILDREN", "")
+
+
 def hit(k: int) -> bool:
     """Note a place; false, so that what stands after `or` is the value."""
-    _hits.add(k)
+    if k not in _hits:
+        _hits.add(k)
+        if _children and "_pytest" not in sys.modules:
+            with open(_children, "a") as file:
+                print(k, file=file)
     return False
 
 
@@ -27,6 +35,10 @@ def _taken() -> set[int]:
     """The places since the last call."""
     global _hits
     taken, _hits = _hits, set()
+    if _children and os.path.exists(_children):
+        with open(_children, "r+") as file:
+            taken |= {int(line) for line in file.read().split()}
+            file.truncate(0)
     extension = sys.modules.get("minitensor._C")
     if extension is not None:
         try:

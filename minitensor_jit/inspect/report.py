@@ -87,10 +87,10 @@ class Report:
             self._traces.append(trace)
         return trace
 
-    def record_flush(self, reason: str, source: Source | None = None, count: int = 1) -> None:
+    def record_flush(self, reason: str, source: Source | None = None) -> None:
         """Enter that recorded ops had to run, for a reason such as "item()", at a line of the program."""
         with self._lock:
-            self._flushes[reason, source] += count
+            self._flushes[reason, source] += 1
 
     def record_copy(self, nbytes: int, source: Source | None = None) -> None:
         """Enter that memory which NumPy or another framework can change was copied, for a line that reads it."""

@@ -35,7 +35,8 @@ def test_text():
     report.record_compile("cluster_0", 38.24)
     report.record_compile("cluster_0", 12.0, "argument 0: f32[100,64] became f32[97,64]")
     report.record_compile("cluster_0", 13.0, "argument 0: f32[100,64] became f32[97,64]")
-    report.record_flush("item()", Source("/home/me/train.py", 50), 300)
+    for _ in range(300):
+        report.record_flush("item()", Source("/home/me/train.py", 50))
     report.record_flush("end of scope", None)
     assert report.text(root="/home/me") == dedent(
         """\

@@ -85,6 +85,8 @@ CASES = {
         lambda x, y: np.sqrt((x * x).sum() + (y * y).sum()), [A, V],
     ),
     "zeros_like": (tf.zeros_like, np.zeros_like, [A]), "ones_like": (tf.ones_like, np.ones_like, [WHOLE]),
+    "zeros_like of a dtype": (lambda x: tf.zeros_like(x, tf.int64), lambda x: np.zeros_like(x, np.int64), [A]),
+    "ones_like of a dtype": (lambda x: tf.ones_like(x, tf.float64), lambda x: np.ones_like(x, np.float64), [WHOLE]),
     "fill": (lambda x: tf.fill([2, 3], tf.reduce_max(x)), lambda x: np.full((2, 3), x.max()), [A]),
     "shape": (tf.shape, lambda x: np.array(x.shape, np.int32), [A]), "size": (tf.size, lambda x: np.int32(x.size), [A]),
     "rank": (tf.rank, lambda x: np.int32(x.ndim), [A]),

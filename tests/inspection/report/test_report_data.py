@@ -85,6 +85,9 @@ def test_graphs_have_every_phase_and_lead_to_modules(read):
         "encapsulate_subgraphs",
         "build_launch_ops",
     ]
+    before, *took = [phase["seconds"] for phase in graph["phases"]]
+    assert before == 0.0, "what came before the first phase isn't one"
+    assert all(seconds > 0 for seconds in took)
     (cluster,) = graph["clusters"]
     assert cluster in data["module_of"]
     ids = {row[0] for row in graph["rows"]}
