@@ -38,22 +38,26 @@ def exchange_of(i: Instruction) -> Callable[[Any], None] | None:
     count = len(given)
     members: tuple[int, ...] = next(iter(i.attrs.get("replica_groups", ())), ())
 
-    def group() -> Any:
-        found = next((one for one in GROUPS.values() if one.name == name), None)
-        if found is None:
-            raise ValueError(f"{i.name}: the process group {name!r} was destroyed")
-        return found
+    known = 0  # where it was found
 
-    sizes = [shape.nbytes for shape in inputs]
+    def group() -> Any:
+        nonlocal known
+        found = GROUPS.get(known)
+        if found is not None and found.name == name:
+            return found
+        known = next((number for number, one in GROUPS.items() if one.name == name), -1)
+        if known < 0:
+            raise ValueError(f"{i.name}: the process group {name!r} was destroyed")
+        return GROUPS[known]
 
     def copy(pointers: Any) -> list[Any]:
         """The results, with what the operands have."""
         results = []
-        for k, nbytes in enumerate(sizes):
+        for k, result in enumerate(made):
             source, target = pointers[k], pointers[count + k]
-            if source != target and nbytes:
-                ctypes.memmove(target, source, nbytes)
-            results.append(made[k].at(target))
+            if source != target and result.nbytes:
+                result.bytes_at(target)[:] = given[k].bytes_at(source)
+            results.append(result.at(target))
         return results
 
     if i.opcode == "all-reduce":
@@ -93,7 +97,18 @@ class _Arrays:
 
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
+        self.nbytes: int = shape.nbytes
         self.tensors: dict[int, Any] = {}
+        self.bytes: dict[int, memoryview] = {}
+
+    def bytes_at(self, address: int) -> memoryview:
+        """The memory at an address, for as long as that of the tensor."""
+        known = self.bytes.get(address)
+        if known is None:
+            if len(self.bytes) >= _KEPT:
+                self.bytes.clear()
+            known = self.bytes[address] = memoryview((ctypes.c_char * self.nbytes).from_address(address)).cast("B")
+        return known
 
     def at(self, address: int | None) -> Any:
         """The tensor at an address, which is valid as long as the call that it is for goes on."""
@@ -111,7 +126,6 @@ class _Arrays:
         if not shape.nbytes or address is None:
             array = np.empty(shape.dims, dtype)
         else:
-            memory = memoryview((ctypes.c_char * shape.nbytes).from_address(address)).cast("B")
-            array = np.frombuffer(memory, np.uint8).view(dtype).reshape(shape.dims)
+            array = np.frombuffer(self.bytes_at(address), np.uint8).view(dtype).reshape(shape.dims)
         tensor = from_numpy(array)
         return tensor.view(bfloat16) if narrow else tensor

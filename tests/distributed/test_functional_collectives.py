@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from ranks import run
+from ranks import init, run
 
 import minitensor as mt
 import minitensor.distributed as dist
@@ -167,3 +167,24 @@ def refusals(rank):
 
 def test_refusals(tmp_path):
     assert run(2, refusals, tmp_path) == [True, True]
+
+
+def of_a_group_that_is_made_again(rank, folder):
+    """Compiled code finds the group that has the name now, and says so where none has."""
+    compiled = mt.function(lambda x: functional.all_reduce(x * 2, "sum") + 1, jit_compile=True)
+    x = mt.full((5,), float(rank))
+    found = [compiled(x).tolist(), compiled(x).tolist()]
+    dist.destroy_process_group()
+    try:
+        compiled(x)
+    except (RuntimeError, ValueError) as error:
+        found.append("destroyed" in str(error) or "not been initialized" in str(error))
+    init(rank, 2, folder)
+    return [*found, compiled(x).tolist(), compiled(x + 1).tolist()]
+
+
+def test_a_group_that_is_made_again(tmp_path):
+    again = tmp_path / "again"
+    again.mkdir()
+    ones, more = [3.0] * 5, [7.0] * 5
+    assert run(2, of_a_group_that_is_made_again, tmp_path, str(again)) == [[ones, ones, True, ones, more]] * 2

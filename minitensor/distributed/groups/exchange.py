@@ -19,7 +19,7 @@ from minitensor.distributed.groups.reduce_op import ReduceOp
 from minitensor.distributed.groups.world import _world, chosen
 from minitensor.ops.collective import GROUPS
 
-__all__ = ["GroupExchange", "number_of"]
+__all__ = ["GroupExchange", "number_of", "renew"]
 
 _KINDS = {int(kind): kind for kind in ReduceOp.RedOpType}
 
@@ -125,14 +125,25 @@ def number_of(group: Any = None) -> int:
     if not found:
         raise ValueError(f"no process group has the ranks or the name {group}; new_group makes one")
     one = found[0]
-    number: int | None = one.__dict__.get("_number")
-    if number is None:
-        digest = hashlib.sha256(f"{one.group_name} {one._ranks}".encode()).digest()
-        number = one.__dict__["_number"] = int.from_bytes(digest[:7], "big") + 1
+    number = _number(one)
     known = GROUPS.get(number)
     if known is None or getattr(known, "group", None) is not one:
         GROUPS[number] = GroupExchange(one)
     return number
+
+
+def _number(group: ProcessGroup) -> int:
+    number: int | None = group.__dict__.get("_number")
+    if number is None:
+        digest = hashlib.sha256(f"{group.group_name} {group._ranks}".encode()).digest()
+        number = group.__dict__["_number"] = int.from_bytes(digest[:7], "big") + 1
+    return number
+
+
+def renew(group: ProcessGroup) -> None:
+    """Have calls that were recorded or compiled for a group of that name and those ranks be this one's."""
+    if (number := _number(group)) in GROUPS:
+        GROUPS[number] = GroupExchange(group)
 
 
 def tensor_of(array: Any) -> Any:

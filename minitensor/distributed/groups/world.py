@@ -129,7 +129,10 @@ def _made(store: Store | None, rank: int, size: int, backend: str, timeout: time
         from minitensor.distributed.transport.mpi import world
 
         rank, size = world()
-    return ProcessGroup(store, rank, size, communicator=made, backend=kind, timeout=timeout, **named)
+    group = ProcessGroup(store, rank, size, communicator=made, backend=kind, timeout=timeout, **named)
+    if "minitensor.distributed.groups.exchange" in sys.modules:
+        sys.modules["minitensor.distributed.groups.exchange"].renew(group)
+    return group
 
 
 def init_process_group(
