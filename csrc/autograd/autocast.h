@@ -4,7 +4,7 @@
 #pragma once
 
 #include "dispatch/call.h"
-#include "dispatch/settings.h"
+#include "dispatch/thread_local_state.h"
 
 namespace mt {
 

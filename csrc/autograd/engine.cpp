@@ -4,15 +4,15 @@
 #include <queue>
 #include <unordered_map>
 
+#include "autograd/accumulate_grad.h"
 #include "autograd/formula.h"
 #include "autograd/gradient_check.h"
-#include "autograd/leaf_gradient.h"
 #include "autograd/node_hooks.h"
 #include "core/error.h"
 #include "core/pointer_numbers.h"
 #include "dispatch/jit_device.h"
 #include "dispatch/python/python.h"
-#include "dispatch/settings.h"
+#include "dispatch/thread_local_state.h"
 
 namespace mt {
 

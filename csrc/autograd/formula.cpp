@@ -9,7 +9,7 @@
 #include "dispatch/jit_device.h"
 #include "dispatch/python/override_state.h"
 #include "dispatch/python/python.h"
-#include "dispatch/settings.h"
+#include "dispatch/thread_local_state.h"
 
 namespace mt {
 

@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "dispatch/infer/elementwise.h"
 #include "dispatch/out.h"
-#include "dispatch/settings.h"
+#include "dispatch/thread_local_state.h"
 
 namespace mt {
 

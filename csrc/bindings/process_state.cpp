@@ -4,7 +4,7 @@
 #include "bindings/py.h"
 #include "core/memory/allocator.h"
 #include "core/process/parallel.h"
-#include "dispatch/settings.h"
+#include "dispatch/thread_local_state.h"
 
 namespace mt::py {
 

@@ -16,7 +16,7 @@
 #include "dispatch/memory/memory_order.h"
 #include "dispatch/memory/overlap.h"
 #include "dispatch/out.h"
-#include "dispatch/settings.h"
+#include "dispatch/thread_local_state.h"
 
 namespace mt {
 

@@ -12,7 +12,7 @@
 #include "dispatch/memory/overlap.h"
 #include "dispatch/memory/shared_writes.h"
 #include "dispatch/out.h"
-#include "dispatch/settings.h"
+#include "dispatch/thread_local_state.h"
 
 namespace mt {
 

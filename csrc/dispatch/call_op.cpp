@@ -1,6 +1,6 @@
 // Calls of ops from C++.
 #include "dispatch/call.h"
-#include "dispatch/settings.h"
+#include "dispatch/thread_local_state.h"
 
 namespace mt {
 

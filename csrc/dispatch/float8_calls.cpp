@@ -5,7 +5,7 @@
 
 #include "core/dtype.h"
 #include "dispatch/registry.h"
-#include "dispatch/settings.h"
+#include "dispatch/thread_local_state.h"
 
 namespace mt {
 

@@ -3,7 +3,7 @@
 #include "core/error.h"
 #include "dispatch/generator.h"
 #include "dispatch/gpu.h"
-#include "dispatch/settings.h"
+#include "dispatch/thread_local_state.h"
 
 namespace mt {
 

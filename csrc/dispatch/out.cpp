@@ -6,7 +6,7 @@
 #include "dispatch/infer/elementwise.h"
 #include "dispatch/memory/overlap.h"
 #include "dispatch/python/python.h"
-#include "dispatch/settings.h"
+#include "dispatch/thread_local_state.h"
 
 namespace mt {
 

@@ -4,7 +4,7 @@ Contract: gives every node exactly one `Verdict`, and writes `_MtCluster` on the
 else. If each cluster were one node, the graph would still have no cycle.
 
 A node is a *candidate* if it can be compiled, and its scope, the level and the rule of its device say that it should
-be. Candidates that an edge connects are merged unless that would make a cycle (`contraction.py`). A cluster is
+be. Candidates that an edge connects are merged unless that would make a cycle (`acyclic_groups.py`). A cluster is
 *accepted* if it is worth a launch.
 """
 

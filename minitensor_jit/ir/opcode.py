@@ -1,7 +1,7 @@
 """The opcodes of the IR, one row each: kind, arity and attributes.
 
 Everything that asks "is this elementwise", "does it only move data" or "which attributes may it have" reads this table.
-Shape rules are in `infer.py`, meanings in `evaluator.py`; a completeness test holds the three against each other.
+Shape rules are in `infer/`, meanings in `evaluate/evaluator.py`; a completeness test holds them against each other.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A short form of `fuzz_hooks.py`."""
+"""A short form of `hooks.py`."""
 
 import subprocess
 import sys

@@ -416,7 +416,7 @@ def all_includes(path, known):
 
 
 def test_inference_kernels_and_replay_do_not_see_the_settings():
-    """`Call::ambient` is what they have; dispatch/settings.h is for whoever makes calls."""
+    """`Call::ambient` is what they have; dispatch/thread_local_state.h is for whoever makes calls."""
     csrc = ROOT / "csrc"
     files = [
         *csrc.glob("dispatch/infer/**/*.*"),
@@ -425,11 +425,13 @@ def test_inference_kernels_and_replay_do_not_see_the_settings():
         *csrc.glob("kernels/**/*.*"),
         *csrc.glob("runtime/**/*.*"),
         *(csrc / f"trace/{name}.cpp" for name in (
-            "recording/view_ops", "plan/replay", "plan/kernel_call", "plan/gpu_launch", "plan/buffers",
+            "recording/view_ops", "plan/replay", "plan/kernel_call", "plan/gpu_program_step", "plan/buffers",
         )),
     ]  # fmt: skip
     assert len(files) > 100
-    seen = [str(path.relative_to(csrc)) for path in files if "dispatch/settings.h" in all_includes(path, set())]
+    seen = [
+        str(path.relative_to(csrc)) for path in files if "dispatch/thread_local_state.h" in all_includes(path, set())
+    ]
     assert seen == []
 
 
@@ -439,7 +441,7 @@ def test_settings_are_read_by_those_who_make_calls():
             "call.cpp", "call_inplace.cpp", "call_op.cpp", "float8_calls.cpp", "jit_device.cpp", "out.cpp",
         },
         "autograd": {"autocast.h", "formula.cpp", "tape.cpp", "engine.cpp", "saved_tensor.cpp", "view_history.cpp",
-                     "leaf_gradient.cpp"},
+                     "accumulate_grad.cpp"},
         # Programs and what stands for a backward pass are kept for the settings that they were made under.
         "trace": {
             "program.cpp", "argument_guards.cpp", "policy.cpp", "known_runs.cpp", "regions.cpp", "following.cpp",
@@ -447,7 +449,9 @@ def test_settings_are_read_by_those_who_make_calls():
         },
     }  # fmt: skip
     for folder, allowed in readers.items():
-        found = {p.name for p in (ROOT / "csrc" / folder).rglob("*.*") if "dispatch/settings.h" in includes(p)}
+        found = {
+            p.name for p in (ROOT / "csrc" / folder).rglob("*.*") if "dispatch/thread_local_state.h" in includes(p)
+        }
         assert found - allowed == set(), folder
 
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "bindings/autograd/autocast.h"
-#include "dispatch/settings.h"
+#include "dispatch/thread_local_state.h"
 
 namespace mt::py {
 

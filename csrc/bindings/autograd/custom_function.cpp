@@ -5,7 +5,7 @@
 
 #include "autograd/engine.h"
 #include "bindings/py.h"
-#include "dispatch/settings.h"
+#include "dispatch/thread_local_state.h"
 
 namespace mt::py {
 

@@ -2,7 +2,7 @@
 // function is recorded.
 #include "bindings/py.h"
 #include "dispatch/call.h"
-#include "dispatch/settings.h"
+#include "dispatch/thread_local_state.h"
 #include "trace/recording/trace.h"
 
 namespace mt::py {

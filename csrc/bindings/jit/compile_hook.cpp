@@ -6,7 +6,7 @@
 
 #include "bindings/jit/interruptible_call.h"
 #include "bindings/jit/trace_python.h"
-#include "dispatch/settings.h"
+#include "dispatch/thread_local_state.h"
 #include "trace/plan/plan_format.h"
 
 namespace mt::py {

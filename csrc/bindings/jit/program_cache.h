@@ -18,7 +18,7 @@ struct CacheEntry {
     PyObject* guards;               // null: the function reads nothing of Python's state
     std::shared_ptr<trace::Program> program;
     uint64_t options;
-    uint64_t settings;  // that were in force (dispatch/settings.h)
+    uint64_t settings;  // that were in force (dispatch/thread_local_state.h)
     uint64_t bare;  // a bit for each tensor that had no attributes of Python's
     // null: one tensor; the types tuple and list: these of tensors; else the structure (functions/arguments.py)
     PyObject* result_type;

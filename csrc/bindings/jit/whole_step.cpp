@@ -7,7 +7,7 @@
 #include "bindings/py.h"
 #include "core/hash.h"
 #include "dispatch/registry.h"
-#include "dispatch/settings.h"
+#include "dispatch/thread_local_state.h"
 #include "trace/plan/plan.h"
 
 namespace mt::py {

@@ -3,7 +3,7 @@
 #include "bindings/py.h"
 #include "dispatch/generator.h"
 #include "dispatch/registry.h"
-#include "dispatch/settings.h"
+#include "dispatch/thread_local_state.h"
 
 namespace mt::py {
 

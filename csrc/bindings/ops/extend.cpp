@@ -4,7 +4,7 @@
 #include "bindings/py.h"
 #include "dispatch/call.h"
 #include "dispatch/registry.h"
-#include "dispatch/settings.h"
+#include "dispatch/thread_local_state.h"
 #include "trace/recording/trace.h"
 
 namespace mt::py {

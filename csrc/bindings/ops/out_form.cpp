@@ -7,7 +7,7 @@
 #include "bindings/autograd/autocast.h"
 #include "bindings/ops/overrides.h"
 #include "bindings/ops/shortcut.h"
-#include "dispatch/settings.h"
+#include "dispatch/thread_local_state.h"
 
 namespace mt::py {
 

@@ -1,7 +1,7 @@
 // Shortcuts: plain calls of a composed function that are one call of an op. What the op gets is worked out when the
 // shortcut is made, so that a call has neither a Python frame nor tuples of sizes, nor is parsed by the op's schema.
 #include "bindings/ops/shortcut.h"
-#include "dispatch/settings.h"
+#include "dispatch/thread_local_state.h"
 
 #include <cstring>
 #include <memory>

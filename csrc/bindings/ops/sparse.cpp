@@ -2,10 +2,10 @@
 #include <string>
 #include <vector>
 
-#include "autograd/leaf_gradient.h"
+#include "autograd/accumulate_grad.h"
 #include "bindings/py.h"
 #include "core/error.h"
-#include "dispatch/settings.h"
+#include "dispatch/thread_local_state.h"
 
 namespace mt::py {
 

@@ -7,7 +7,7 @@
 #include "bindings/py.h"
 #include "bindings/tensor/named_dtypes.h"
 #include "core/memory/device_runtime.h"
-#include "dispatch/settings.h"
+#include "dispatch/thread_local_state.h"
 
 namespace mt::py {
 

@@ -4,7 +4,7 @@
 #include "autograd/tape.h"
 #include "bindings/tensor/shared_memory.h"
 #include "dispatch/gpu.h"
-#include "dispatch/settings.h"
+#include "dispatch/thread_local_state.h"
 #include "trace/plan/plan.h"
 
 namespace mt::py {

@@ -8,7 +8,7 @@
 #include "bindings/tensor/shared_memory.h"
 #include "dispatch/gpu.h"
 #include "dispatch/infer/elementwise.h"
-#include "dispatch/settings.h"
+#include "dispatch/thread_local_state.h"
 #include "trace/plan/plan.h"
 
 namespace mt::py {

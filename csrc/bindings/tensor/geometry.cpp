@@ -3,7 +3,7 @@
 
 #include "bindings/py.h"
 #include "dispatch/memory/memory_order.h"
-#include "dispatch/settings.h"
+#include "dispatch/thread_local_state.h"
 
 namespace mt::py {
 

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "core/error.h"
-#include "dispatch/settings.h"
+#include "dispatch/thread_local_state.h"
 
 namespace mt::py {
 

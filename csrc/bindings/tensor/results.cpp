@@ -5,7 +5,7 @@
 
 #include "bindings/py.h"
 #include "dispatch/out.h"
-#include "dispatch/settings.h"
+#include "dispatch/thread_local_state.h"
 
 namespace mt::py {
 

@@ -5,7 +5,7 @@
 #include "bindings/ops/overrides.h"
 #include "bindings/py.h"
 #include "core/error.h"
-#include "dispatch/settings.h"
+#include "dispatch/thread_local_state.h"
 
 namespace mt::py {
 

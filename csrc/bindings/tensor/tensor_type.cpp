@@ -14,7 +14,7 @@
 #include "core/error.h"
 #include "core/kept_object.h"
 #include "core/memory/exposed.h"
-#include "dispatch/settings.h"
+#include "dispatch/thread_local_state.h"
 
 namespace mt::py {
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "core/hash.h"
-#include "dispatch/settings.h"
+#include "dispatch/thread_local_state.h"
 #include "trace/plan/plan.h"
 #include "trace/policy/rental.h"
 

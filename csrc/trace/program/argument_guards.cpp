@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "dispatch/python/tensor_object.h"
-#include "dispatch/settings.h"
+#include "dispatch/thread_local_state.h"
 #include "trace/program/program.h"
 
 namespace mt::trace {

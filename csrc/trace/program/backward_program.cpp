@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "dispatch/settings.h"
+#include "dispatch/thread_local_state.h"
 #include "trace/program/program.h"
 
 namespace mt::trace {

@@ -4,7 +4,7 @@
 
 #include "core/hash.h"
 #include "dispatch/registry.h"
-#include "dispatch/settings.h"
+#include "dispatch/thread_local_state.h"
 
 namespace mt::trace {
 

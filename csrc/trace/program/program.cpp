@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "dispatch/generator.h"
 #include "dispatch/python/tensor_object.h"
-#include "dispatch/settings.h"
+#include "dispatch/thread_local_state.h"
 #include "trace/plan/buffers.h"
 #include "trace/program/argument_guards.h"
 

@@ -3,9 +3,9 @@
 #include <memory>
 #include <utility>
 
-#include "autograd/leaf_gradient.h"
+#include "autograd/accumulate_grad.h"
 #include "dispatch/registry.h"
-#include "dispatch/settings.h"
+#include "dispatch/thread_local_state.h"
 #include "trace/plan/stopped.h"
 #include "trace/program/backward_program.h"
 

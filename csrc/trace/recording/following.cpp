@@ -9,7 +9,7 @@
 #include "autograd/engine.h"
 #include "core/error.h"
 #include "core/hash.h"
-#include "dispatch/settings.h"
+#include "dispatch/thread_local_state.h"
 #include "trace/recording/trace.h"
 
 namespace mt::trace {

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "autograd/engine.h"
-#include "dispatch/settings.h"
+#include "dispatch/thread_local_state.h"
 #include "trace/plan/plan.h"
 #include "trace/recording/trace.h"
 

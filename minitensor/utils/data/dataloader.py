@@ -19,7 +19,7 @@ from minitensor.utils.data.dataset import IterableDataset
 from minitensor.utils.data.graph_settings import apply_random_seed, apply_sharding, apply_shuffle_settings
 from minitensor.utils.data.sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler, drawn_seed
 from minitensor.utils.data.worker import Fetcher, Task, get_worker_info
-from minitensor.utils.data.workers import Workers
+from minitensor.utils.data.worker_pool import Workers
 
 __all__ = ["DataLoader", "default_collate", "default_convert", "get_worker_info"]
 

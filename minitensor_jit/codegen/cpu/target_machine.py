@@ -12,7 +12,7 @@ import llvmlite.binding as llvm
 
 from minitensor import _forks
 
-from ..llvm.emission import Machine, emit
+from ..llvm.ir_compiler import Machine, emit
 from ..llvm.ir_text import NOTE
 from .provenance import with_locations, with_notes
 from .verify import verify

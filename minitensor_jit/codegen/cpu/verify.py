@@ -1,7 +1,7 @@
 """What LLVM text for processors may declare.
 
 LLVM ends the process where its backend has no code for something, so that it is asked for nothing that is not known to
-work: `../emission.py` is for what is not known.
+work: `../llvm/ir_compiler.py` is for what is not known.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from typing import Final
 from minitensor import _forks
 
 from ...runtime.cuda.program import GpuTarget
-from ..llvm.emission import Machine, emit
+from ..llvm.ir_compiler import Machine, emit
 from .verify import verify
 
 __all__ = ["LAYOUT", "TRIPLE", "ptx_of"]

@@ -1,7 +1,7 @@
 """What a module means: a NumPy evaluation, one function an opcode.
 
 All operations but the transcendental ones, `dot` and those built on them give the bits that compiled code gives
-(`docs/numerics.md`); reductions follow its documented order (`reduction.py`).
+(`docs/numerics.md`); reductions follow its documented order (`semantics/reduction.py`).
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,8 +24,8 @@ from minitensor_jit.runtime.cuda.context import (
     recent_launches,
 )
 from minitensor_jit.runtime.cuda.driver import driver
+from minitensor_jit.runtime.cuda.kernel_launch import Bind, Call, Launch, copy, fill, resolve
 from minitensor_jit.runtime.cuda.program import (
-    Address,
     Branch,
     GpuProgram,
     GpuStep,
@@ -42,13 +41,8 @@ from minitensor_jit.runtime.kernel_counters import ModuleCounters
 __all__ = ["GpuExecutable", "LoadedProgram"]
 
 _ALIGNMENT = 512
-"""What stands behind the scratch memory begins at a multiple of it, as `csrc/trace/plan/gpu_launch.cpp` has it."""
-_FORMATS = {1: "B", 2: "H", 4: "I", 8: "Q"}
+"""What stands behind the scratch memory begins at a multiple of it, as in `csrc/trace/plan/gpu_program_step.cpp`."""
 
-Call = tuple[Callable[..., Any], tuple[Any, ...]]
-"""What runs a step: it is called with the arguments and, behind them, the stream."""
-Bind = Callable[[Sequence[int]], Call]
-"""One step, given the addresses of all buffers."""
 _PREPARED = 64
 """So many sets of addresses are remembered with the calls that are made with them."""
 
@@ -245,11 +239,11 @@ class LoadedProgram:
 
     def _prepare(self, step: GpuStep) -> Bind:
         if isinstance(step, KernelLaunch):
-            return _Launch(self._function(step.kernel), step, self._value_slots)
+            return Launch(self._function(step.kernel), step, self._value_slots)
         if isinstance(step, MemoryCopy):
-            return _copy(step)
+            return copy(step)
         if isinstance(step, MemoryFill):
-            return _fill(step)
+            return fill(step)
         if isinstance(step, HostCall):
             return _HostStep(step, self.index)
         if isinstance(step, WhileLoop):
@@ -259,7 +253,7 @@ class LoadedProgram:
     def _loop(self, step: WhileLoop) -> Bind:
         condition = [self._prepare(one) for one in step.condition]
         body = [self._prepare(one) for one in step.body]
-        where = _resolve(step.predicate)
+        where = resolve(step.predicate)
         gpu = self.index
 
         def run(slots: Sequence[int], stream: Any) -> None:
@@ -276,7 +270,7 @@ class LoadedProgram:
 
     def _branch(self, step: Branch) -> Bind:
         branches = [[self._prepare(one) for one in branch] for branch in step.branches]
-        where = _resolve(step.index)
+        where = resolve(step.index)
         gpu = self.index
 
         def run(slots: Sequence[int], stream: Any) -> None:
@@ -290,11 +284,6 @@ class LoadedProgram:
                 call(*arguments, stream)
 
         return lambda slots: (run, (slots,))
-
-
-def _resolve(address: Address) -> Callable[[Sequence[int]], int]:
-    slot, offset = address.slot, address.offset
-    return lambda slots: slots[slot] + offset
 
 
 class _Bound:
@@ -313,65 +302,6 @@ class _Bound:
         self._loaded(addresses, known if self._upload else b"", values)
 
 
-class _Launch:
-    """One kernel: what it is called with is packed by a prepared format."""
-
-    __slots__ = ("_call", "_format", "_places", "launch")
-
-    def __init__(self, function: Any, launch: KernelLaunch, value_slots: Mapping[int, int]) -> None:
-        self.launch = launch
-        self._call = function._launch_kernel
-        if launch.shared_bytes > 48 << 10:
-            attributes = driver().function_attribute
-            function.set_attribute(attributes.MAX_DYNAMIC_SHARED_SIZE_BYTES, launch.shared_bytes)
-        text = ""
-        at = 0
-        # Scalars are known: only addresses are filled in.
-        self._places: list[tuple[int, int]] = []
-        for argument in launch.arguments:
-            size = 8 if isinstance(argument, Address) else argument.nbytes
-            text += f"{-at % size}x" + _FORMATS[size]
-            at += -at % size + size
-            if isinstance(argument, Address):
-                self._places.append((argument.slot, argument.offset))
-            elif isinstance(argument, HostValue):
-                # The value's bits as an integer, in place of an address.
-                self._places.append((value_slots[argument.slot], 0))
-            else:
-                self._places.append((-1, argument.value & ((1 << 8 * size) - 1)))
-        self._format = struct.Struct("<" + text.replace("0x", "")).pack
-
-    def __call__(self, slots: Sequence[int]) -> Call:
-        packed = self._format(*[slots[slot] + offset if slot >= 0 else offset for slot, offset in self._places])
-        launch = self.launch
-        return self._call, (launch.grid, launch.block, packed, launch.shared_bytes)
-
-
-def _copy(step: MemoryCopy) -> Bind:
-    source, target, nbytes = _resolve(step.source), _resolve(step.target), step.nbytes
-    copy = driver().memcpy_dtod_async
-
-    def bind(slots: Sequence[int]) -> Call:
-        start, end = source(slots), target(slots)
-        return (copy, (end, start, nbytes)) if start != end and nbytes else _NOTHING
-
-    return bind
-
-
-def _fill(step: MemoryFill) -> Bind:
-    d = driver()
-    fill = {1: d.memset_d8_async, 2: d.memset_d16_async, 4: d.memset_d32_async}[step.nbytes]
-    target, value, count = _resolve(step.target), step.value & ((1 << 8 * step.nbytes) - 1), step.count
-    return lambda slots: (fill, (target(slots), value, count)) if count else _NOTHING
-
-
-def _nothing(_: Any) -> None:
-    """The call of a step that has nothing to do."""
-
-
-_NOTHING: Call = (_nothing, ())
-
-
 def _read(index: int, address: int, nbytes: int, stream: Any) -> bytearray:
     data = bytearray(nbytes)
     if stream is not None:
@@ -387,8 +317,8 @@ class _HostStep:
         self.step = step
         self._index = index
         self._module = parse_module(step.text)
-        self._operands = [(_resolve(address), shape) for address, shape in step.operands]
-        self._results = [(_resolve(address), shape) for address, shape in step.results]
+        self._operands = [(resolve(address), shape) for address, shape in step.operands]
+        self._results = [(resolve(address), shape) for address, shape in step.results]
 
     def __call__(self, slots: Sequence[int]) -> Call:
         return self._run, (slots,)

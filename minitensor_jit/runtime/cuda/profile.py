@@ -23,7 +23,8 @@ from minitensor_jit.runtime.cuda.roof import measure_gpu
 from minitensor_jit.runtime.kernel_counters import KernelCounter, ModuleCounters
 
 if TYPE_CHECKING:
-    from minitensor_jit.runtime.cuda.executable import Bind, LoadedProgram
+    from minitensor_jit.runtime.cuda.executable import LoadedProgram
+    from minitensor_jit.runtime.cuda.kernel_launch import Bind
 
 __all__ = ["DeviceEvent", "active", "copy", "note_host_call", "program", "start", "stop"]
 

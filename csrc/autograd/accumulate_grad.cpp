@@ -1,5 +1,5 @@
 // Where gradients end: in a leaf's .grad, laid out like the leaf.
-#include "autograd/leaf_gradient.h"
+#include "autograd/accumulate_grad.h"
 
 #include "autograd/engine.h"
 #include "autograd/formula.h"
@@ -7,7 +7,7 @@
 #include "dispatch/jit_device.h"
 #include "dispatch/memory/memory_order.h"
 #include "dispatch/python/python.h"
-#include "dispatch/settings.h"
+#include "dispatch/thread_local_state.h"
 
 namespace mt {
 

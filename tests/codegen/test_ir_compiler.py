@@ -43,7 +43,7 @@ def test_a_process_goes_on_where_llvm_ends():
     run(f"""
         import signal
         from minitensor_jit.codegen.cpu.target_machine import host_target
-        from minitensor_jit.codegen.llvm.emission import _state, emit
+        from minitensor_jit.codegen.llvm.ir_compiler import _state, emit
         from minitensor_jit.codegen.errors import CompileError
         machine, bad = host_target().machine, {TEXT!r}
         good = "define i32 @f(i32 %x) {{\\n  %y = add i32 %x, 41\\n  ret i32 %y\\n}}\\n"
@@ -72,7 +72,7 @@ def test_a_program_whose_code_llvm_ends_at_goes_on(at):
     done = run(f"""
         import minitensor as mt
         from recording import recorded
-        from minitensor_jit.codegen.llvm.emission import _state
+        from minitensor_jit.codegen.llvm.ir_compiler import _state
         mt._C._arm_fault("llvm", {at})
         for n in range(2, 5):
             x = mt.arange(float(n))
