@@ -251,7 +251,11 @@ def probed(text: str, mutants: dict[int, Mutant]) -> str:
 def test_files(root: Path) -> dict[Path, str]:
     """The files of tests that can be run, with what they say."""
     listed = subprocess.run(["git", "ls-files", "tests"], cwd=root, capture_output=True, text=True, check=True).stdout
-    files = [Path(p) for p in listed.split() if re.search(r"/test_\w+\.py$", p) and not LEFT_OUT.match(p)]
+    files = [
+        Path(p)
+        for p in listed.split()
+        if re.search(r"/test_\w+\.py$|^tests/passes/.*\.hlo$", p) and not LEFT_OUT.match(p)
+    ]
     return {path: f"{path}\n{(root / path).read_text()}" for path in files}
 
 
@@ -265,6 +269,8 @@ def nearest(mutant: Mutant, files: dict[Path, str]) -> list[Path]:
         name = path.stem.removeprefix("test_")
         mirrors = 2 * (name == stem) + bool(re.search(rf"(?<![a-z]){re.escape(stem)}(?![a-z])", name))
         said = len(said_in.findall(files[path])) / len(files[path]) ** 0.5
+        if path.suffix == ".hlo":  # the pass is the folder
+            mirrors += 2 * (path.parts[2].replace("-", "_") == stem)
         walks = 2 * any(f"tests/{table}.py" == str(path) for table in TABLES.get(mutant.area, ()))
         return mirrors + walks + bool(folders & set(path.parent.parts)) + said
 

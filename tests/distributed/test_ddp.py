@@ -178,6 +178,21 @@ def test_join_with_different_numbers_of_batches(tmp_path):
     assert results[0][1] == "Rank 0 exhausted all inputs."
 
 
+def buffers(rank):
+    """Those of the first process count before a forward pass, unless that is off."""
+    found = []
+    for synced in (True, False):
+        ddp = DistributedDataParallel(nn.BatchNorm1d(2, momentum=0.25), broadcast_buffers=synced)
+        ddp.module.running_mean.fill_(4.0 * (rank + 1))
+        ddp(mt.zeros(3, 2))
+        found.append(ddp.module.running_mean.tolist())
+    return found
+
+
+def test_buffers_are_those_of_the_first(tmp_path):
+    assert run(2, buffers, tmp_path) == [[[3.0, 3.0], [3.0, 3.0]], [[3.0, 3.0], [6.0, 6.0]]]
+
+
 def hooks(rank):
     found = []
     for hook in (

@@ -18,6 +18,7 @@ from recording import recorded
 
 import minitensor as mt
 from minitensor.nn import functional as F
+from minitensor_jit.state.calls import changes_first
 
 OUTSIDE = mt.arange(1.0, 4.0)
 WHOLE = mt.tensor([2, 1, 3])
@@ -379,3 +380,17 @@ def test_what_another_thread_has_recorded_is_no_value_on_the_way(recording):
         thread.join()
         assert [result.tolist() for result in results] == [[2, 6, 10]] * 3
     assert f.hits == (0 if recording else 2)
+
+
+def test_which_operators_change_their_first_operand():
+    names = [name for name in operator.__all__ if callable(getattr(operator, name))]
+    found = {name for name in names if changes_first(getattr(operator, name))}
+    arithmetic = {"add", "sub", "mul", "matmul", "truediv", "floordiv", "mod", "pow", "lshift", "rshift"}
+    arithmetic |= {"and", "or", "xor", "concat"}
+    assert found >= {f"i{name}" for name in arithmetic} | {"setitem", "delitem"}
+    assert found.isdisjoint(arithmetic | {"index", "inv", "invert", "is_", "is_not", "indexOf", "getitem", "contains"})
+
+    def iadd(a, b):
+        return a + b
+
+    assert not changes_first(iadd)

@@ -7,7 +7,7 @@ import pytest
 
 from minitensor_jit.inspect.report_page import graphviz
 from minitensor_jit.inspect.report_page.dot_text import DotError, svg_of
-from minitensor_jit.inspect.report_page.layout import Box, lay_out
+from minitensor_jit.inspect.report_page.layout import Box, Layout, lay_out
 from minitensor_jit.ir.testing import random_module
 from minitensor_jit.ir.text.graphviz import print_dot
 from minitensor_jit.tools import dot
@@ -24,6 +24,10 @@ def some_graph(seed, count):
         (generator.randrange(max(0, n - 12), n), n) for n in range(1, count) for _ in range(generator.randrange(3))
     ]
     return boxes, list(dict.fromkeys(edges))
+
+
+def test_nothing_takes_no_place():
+    assert lay_out([], []) == Layout(0, 0, [], [], [])
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
