@@ -182,7 +182,7 @@ def buffers(rank):
     """Those of the first process count before a forward pass, unless that is off."""
     found = []
     for synced in (True, False):
-        ddp = DistributedDataParallel(nn.BatchNorm1d(2, momentum=0.25), broadcast_buffers=synced)
+        ddp = DistributedDataParallel(nn.BatchNorm1d(2, momentum=0.25), forward_sync_buffers=synced)
         ddp.module.running_mean.fill_(4.0 * (rank + 1))
         ddp(mt.zeros(3, 2))
         found.append(ddp.module.running_mean.tolist())
