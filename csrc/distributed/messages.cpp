@@ -1,6 +1,7 @@
 #include "distributed/messages.h"
 
 #include <algorithm>
+#include <string.h>  // strnlen, which is POSIX
 
 #include "core/error.h"
 
