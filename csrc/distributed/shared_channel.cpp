@@ -224,7 +224,8 @@ class SharedChannel final : public Channel {
         const uint64_t read = ring.read.load(std::memory_order_relaxed);
         const uint64_t unread = ring.written.load(std::memory_order_relaxed) - read;
         ring.read.store(read + size, std::memory_order_release);
-        // Only who found the ring full waits for room. Else the other end learns with what is written to it next.
+        // The writer is woken up only where it waits, having found the ring buffer full. Otherwise it sees the room
+        // when it writes next.
         if (unread > m_.ring / 2) ring_bell(peer);
     }
 

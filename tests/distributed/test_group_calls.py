@@ -249,3 +249,11 @@ def test_calls_that_go_on_alone(tmp_path):
                 "gathered": [[0, 0], [1, 1, 1]],
                 "to all": [0, 10, 11] if rank == 0 else [1, 2, 12],
             }, got
+
+
+def test_a_group_without_a_store_says_what_lacks():
+    """As one of "gloo" in a job of MPI's."""
+    from minitensor.distributed.groups import world
+
+    with pytest.raises(ValueError, match='a group of "gloo" needs a store to meet in'):
+        world._made(None, 0, 2, "gloo", world.default_pg_timeout, name="x")

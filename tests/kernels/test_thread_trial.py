@@ -22,8 +22,8 @@ static ThreadTrial::Time at(long ns) { return ThreadTrial::Time(std::chrono::nan
 extern "C" {
 ThreadTrial* make() { return new ThreadTrial; }
 void drop(ThreadTrial* trial) { delete trial; }
-int begin(ThreadTrial* trial, long body, long n, long ns, bool frequent) {
-    return static_cast<int>(trial->begin({reinterpret_cast<const void*>(body), n, 1, 2}, at(ns), frequent));
+int begin(ThreadTrial* trial, long body, long n, long ns, bool frequent, bool brief) {
+    return static_cast<int>(trial->begin({reinterpret_cast<const void*>(body), n, 1, 2}, at(ns), frequent, brief));
 }
 void end(ThreadTrial* trial, long ns) { trial->end(at(ns)); }
 }
@@ -39,7 +39,8 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     subprocess.run([*command, *sources, "-o", folder / "trial.so"], check=True)
     library = ctypes.CDLL(str(folder / "trial.so"))
     library.make.restype = ctypes.c_void_p
-    library.begin.argtypes = [ctypes.c_void_p, ctypes.c_long, ctypes.c_long, ctypes.c_long, ctypes.c_bool]
+    library.begin.argtypes = [ctypes.c_void_p, ctypes.c_long, ctypes.c_long, ctypes.c_long]
+    library.begin.argtypes += [ctypes.c_bool, ctypes.c_bool]
     library.end.argtypes = [ctypes.c_void_p, ctypes.c_long]
     library.drop.argtypes = [ctypes.c_void_p]
     return library
@@ -54,11 +55,11 @@ class Program:
     def __init__(self, library: ctypes.CDLL) -> None:
         self.library, self.trial = library, library.make()
         self.now = 1_000_000_000.0
-        self.frequent = True
+        self.frequent = self.brief = True
 
     def loop(self, alone: Cost, together: Cost, kind: int = 1) -> int:
         """Run one; what was chosen for it."""
-        chosen: int = self.library.begin(self.trial, 8 * kind, kind, int(self.now), self.frequent)
+        chosen: int = self.library.begin(self.trial, 8 * kind, kind, int(self.now), self.frequent, self.brief)
         itself, after = together if chosen in (TOGETHER, WAKE) else alone
         self.now += 1000 * itself
         self.library.end(self.trial, int(self.now))
@@ -151,6 +152,15 @@ def test_trials_take_little_time(program: Program) -> None:
 def test_rare_loops_are_not_tried(program: Program) -> None:
     program.frequent = False
     assert set(program.run(1600, (10, 200), (1, 1))) == {UNKNOWN}
+
+
+def test_longer_loops_that_are_rare_wake_threads_up(program: Program) -> None:
+    """Whatever the brief ones before them showed; and their times are no part of a trial."""
+    assert _settled(program, lambda: program.loop((10, 2), (15, 3))) == ALONE
+    program.frequent = program.brief = False
+    assert set(program.run(4000, (400, 2000), (200, 2000))) == {WAKE}
+    program.frequent = program.brief = True
+    assert _settled(program, lambda: program.loop((10, 2), (15, 3))) == ALONE
 
 
 def test_a_trial_without_loops_is_abandoned(program: Program) -> None:

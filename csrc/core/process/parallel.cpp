@@ -526,11 +526,11 @@ void parallel_for(int64_t n, int64_t grain, RangeFn fn, void* ctx, int64_t grain
         if (!workers.run(n, grain, step, chunks, fn, ctx, true)) run_alone(n, grain, fn, ctx);
         return;
     }
-    const bool brief = of_work <= kBriefGrains;
     auto begin = Demand::Clock::now();
     const bool frequent = workers.demand.high(begin);
-    const auto choice = workers.trial.begin({reinterpret_cast<const void*>(fn), n, grain, grains}, begin, frequent);
-    const bool may_wake = !brief || frequent || choice == ThreadTrial::Choice::kWake;
+    const ThreadTrial::Kind kind{reinterpret_cast<const void*>(fn), n, grain, grains};
+    const auto choice = workers.trial.begin(kind, begin, frequent, of_work <= kBriefGrains);
+    const bool may_wake = frequent || choice == ThreadTrial::Choice::kWake;
     // What it costs to wake somebody up is no work: it would go on being a reason for itself.
     const bool alone = choice == ThreadTrial::Choice::kAlone;
     if (alone || !workers.run(n, grain, step, chunks, fn, ctx, may_wake, &begin)) run_alone(n, grain, fn, ctx);

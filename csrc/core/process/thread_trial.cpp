@@ -32,7 +32,8 @@ class Inside {
 
 }  // namespace
 
-ThreadTrial::Choice ThreadTrial::begin(const Kind& kind, Time now, bool frequent) {
+ThreadTrial::Choice ThreadTrial::begin(const Kind& kind, Time now, bool frequent, bool brief) {
+    if (!frequent && !brief) return Choice::kWake;
     const Choice verdict = verdict_.load(std::memory_order_relaxed);
     const bool due = frequent && now.time_since_epoch().count() >= next_.load(std::memory_order_relaxed);
     if (!due && !trying_.load(std::memory_order_relaxed)) return verdict;

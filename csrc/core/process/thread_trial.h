@@ -39,8 +39,9 @@ class ThreadTrial {
         bool operator==(const Kind&) const = default;
     };
 
-    /// How a loop that begins now is to run. A trial begins only where such loops are `frequent`.
-    Choice begin(const Kind& kind, Time now, bool frequent);
+    /// How a loop that begins now is to run. A trial begins only where such loops are `frequent`. One that isn't, and
+    /// isn't `brief` either, is worth waking threads up for by itself, and no trial's matter.
+    Choice begin(const Kind& kind, Time now, bool frequent, bool brief);
 
     /// The loop that this thread began last has ended.
     void end(Time now);

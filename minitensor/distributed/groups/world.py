@@ -122,8 +122,9 @@ def _made(store: Store | None, rank: int, size: int, backend: str, timeout: time
         from minitensor.distributed.transport.mpi import communicator
 
         made = communicator(named.get("ranks"), named["name"], timeout)
+    elif store is None:
+        raise ValueError(f'a group of "{kind}" needs a store to meet in, and processes that MPI started have none')
     else:
-        assert store is not None
         made = connections.connect(store, rank, size, timeout)
     if rank < 0:
         from minitensor.distributed.transport.mpi import world

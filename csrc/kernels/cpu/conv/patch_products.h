@@ -7,7 +7,7 @@
 #include <type_traits>
 
 #include "core/dtype.h"
-#include "runtime/products/gemm.h"
+#include "kernels/cpu/linalg/multiply.h"
 #include "runtime/scratch.h"
 
 namespace mt::cpu {
@@ -31,29 +31,6 @@ inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 inline int64_t part_of(int64_t n, int64_t wanted, int64_t unit) {
     int64_t parts = ceil_div(n, std::max(wanted, unit));
     return std::max<int64_t>(ceil_div(ceil_div(n, parts), unit) * unit, 1);
-}
-
-// c[m, n] = a[m, k] b[k, n]; the epilogue is called for each finished tile of c.
-template <class T>
-void multiply(int64_t m, int64_t n, int64_t k, const T* a, int64_t a_rs, int64_t a_cs, const T* b, int64_t b_rs,
-              int64_t b_cs, T* c, int64_t c_rs, MtEpilogue epilogue = nullptr, void* epilogue_ctx = nullptr) {
-    MtGemm g{};
-    g.m = m;
-    g.n = n;
-    g.k = k;
-    g.batch = 1;
-    g.a = a;
-    g.a_rs = a_rs;
-    g.a_cs = a_cs;
-    g.b = b;
-    g.b_rs = b_rs;
-    g.b_cs = b_cs;
-    g.c = c;
-    g.c_rs = c_rs;
-    g.c_cs = 1;
-    g.epilogue = epilogue;
-    g.epilogue_ctx = epilogue_ctx;
-    gemm<T>(&g);
 }
 
 // Calls body(a number of the type that is computed with): smaller types are computed in float32.

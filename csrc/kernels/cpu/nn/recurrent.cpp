@@ -11,9 +11,9 @@
 
 #include "core/error.h"
 #include "dispatch/infer/nn/recurrent.h"
+#include "kernels/cpu/linalg/multiply.h"
 #include "kernels/cpu/movement/strided_copy.h"
 #include "kernels/cpu/nn/loops.h"
-#include "runtime/products/gemm.h"
 
 namespace mt::cpu {
 
@@ -27,28 +27,6 @@ void with_type(DType dtype, F body) {
 
 const Tensor* optional_at(const Call& call, size_t i) {
     return i < call.operand_count ? call.operands[i].tensor : nullptr;
-}
-
-// c[m, n] = a[m, k] b, where b is [k, n] with the given strides.
-template <class T>
-void multiply(int64_t m, int64_t n, int64_t k, const T* a, int64_t a_rs, const T* b, int64_t b_rs, int64_t b_cs, T* c,
-              int64_t c_rs) {
-    if (m == 0) return;
-    MtGemm g{};
-    g.m = m;
-    g.n = n;
-    g.k = k;
-    g.batch = 1;
-    g.a = a;
-    g.a_rs = a_rs;
-    g.a_cs = 1;
-    g.b = b;
-    g.b_rs = b_rs;
-    g.b_cs = b_cs;
-    g.c = c;
-    g.c_rs = c_rs;
-    g.c_cs = 1;
-    gemm<T>(&g);
 }
 
 // The order of the steps, and how many rows each has.
@@ -98,7 +76,7 @@ void forward(Call& call) {
         T *out = output.as<T>() + t * rows * width, *keep = reserve.as<T>() + t * rows * kept;
         T* sums = mode == Recurrent::Lstm ? keep : mode == Recurrent::Gru ? product.as<T>() : out;
         int64_t stride = mode == Recurrent::Lstm ? kept : gates;
-        multiply<T>(count, gates, width, state, width, weight.as<T>(), 1, width, sums, stride);
+        multiply<T>(count, gates, width, state, width, 1, weight.as<T>(), 1, width, sums, stride);
         parallel_for(count, grain_of(8 * gates), [&](int64_t begin, int64_t end) {
             for (int64_t n = begin; n < end; ++n) {
                 T *h = out + n * width, *before = state + n * width;
@@ -164,10 +142,10 @@ void backward(Call& call) {
         if (mode == Recurrent::Gru) {
             std::fill(dp + count * gates, dp + rows * gates, T(0));
             T* through = memory.as<T>();
-            multiply<T>(count, width, gates, dp, gates, weight.as<T>(), width, 1, through, width);
+            multiply<T>(count, width, gates, dp, gates, 1, weight.as<T>(), width, 1, through, width);
             for (int64_t j = 0; j < count * width; ++j) dh[j] += through[j];
         } else {
-            multiply<T>(count, width, gates, dx, gates, weight.as<T>(), width, 1, dh, width);
+            multiply<T>(count, width, gates, dx, gates, 1, weight.as<T>(), width, 1, dh, width);
         }
     }
     d_given.store();
