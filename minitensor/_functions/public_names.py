@@ -13,7 +13,7 @@ from typing import Any
 
 from minitensor import _C
 
-__all__ = ["PLACES", "named", "public_name", "reduce_by_name"]
+__all__ = ["PLACES", "name_of_op", "named", "public_name", "reduce_by_name"]
 
 # Those of PyTorch's modules that come first, as several may show the same function.
 PLACES = ("nn.functional", "", "linalg", "special", "fft", "nn.init", "signal.windows", "masked")
@@ -38,6 +38,16 @@ def public_name(function: Any) -> tuple[str, str]:
     if known is None:
         raise pickle.PicklingError(f"can't pickle the function {function.__name__}: it has no public name")
     return known
+
+
+def name_of_op(op: str) -> str:
+    """Return what users call a private op, such as `linalg.svd` of `_linalg_svd`; empty if that is nothing."""
+    for place in PLACES:
+        module = sys.modules.get(f"minitensor.{place}".rstrip("."))
+        name = op.removeprefix("_").removeprefix(f"{place}_")
+        if callable(getattr(module, name, None)):
+            return f"{place}.{name}".lstrip(".")
+    return ""
 
 
 def reduce_by_name(function: Any) -> tuple[Any, tuple[str, str]]:

@@ -92,6 +92,7 @@ def _c2r_vjp(g: Any, _out: Any, _x: Any, dim: tuple[int, ...], scale: int, last_
 c2c: Any = opaque(
     "_fft_c2c(Tensor input, int[] dim, int scale, bool forward)",
     "The transform of complex numbers.",
+    called="fft.fft",
     why=_WHY,
     raises=False,
     kernel=_c2c_kernel,
@@ -101,6 +102,7 @@ c2c: Any = opaque(
 r2c = opaque(
     "_fft_r2c(Tensor input, int[] dim, int scale, bool onesided)",
     "The transform of real numbers; of its last dimension half, if onesided: the rest is its conjugate.",
+    called="fft.rfft",
     why=_WHY,
     raises=False,
     kernel=_r2c_kernel,
@@ -110,6 +112,7 @@ r2c = opaque(
 c2r = opaque(
     "_fft_c2r(Tensor input, int[] dim, int scale, int last_size)",
     "The inverse transform to real numbers of what is half of a spectrum along the last dimension.",
+    called="fft.irfft",
     why=_WHY,
     raises=False,
     kernel=_c2r_kernel,

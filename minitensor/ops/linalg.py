@@ -90,6 +90,7 @@ def _of_tensors(
     vjp: Any,
     why: str = _IN_ORDER,
     dtypes: Collection[str] | None = _DTYPES,
+    called: str = "",
 ) -> Any:
     """A row whose kernel is for tensors, with a first operand of these dtypes; None: any."""
     name = schema[: schema.index("(")]
@@ -102,7 +103,7 @@ def _of_tensors(
 
         return run
 
-    return opaque(schema, doc, why=why, kernel=checked(kernel), shape=checked(shape), vjp=vjp)
+    return opaque(schema, doc, why=why, kernel=checked(kernel), shape=checked(shape), vjp=vjp, called=called)
 
 
 def _tril(x: Any, diagonal: int = 0) -> Any:
@@ -290,6 +291,7 @@ _permutation = _row(
     _permutation_kernel,
     shapes.permutation,
     dtypes=None,
+    called="lu_unpack",
 )
 
 

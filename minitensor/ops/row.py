@@ -71,6 +71,8 @@ class Row:
     """Whether it is a method of Tensor, if it takes one first."""
     inplace: bool | None = None
     """Whether there is a method `name_`; None: by the kind."""
+    called: str = ""
+    """Of a private op: a public function that stands on it, where that isn't called as the op is."""
     extension: bool = False
     """Whether a user's `minitensor.extend.op` made it: what its rules do wrong is the user's to mend."""
     namespaces: tuple[str, ...] = ()

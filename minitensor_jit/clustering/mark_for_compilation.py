@@ -16,6 +16,8 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from minitensor._functions.public_names import name_of_op
+from minitensor.ops import ROWS
 from minitensor_jit.clustering.acyclic_groups import ContractedGraph
 from minitensor_jit.clustering.cost_model import predict
 from minitensor_jit.clustering.graph import CLUSTER_ATTRIBUTE, Graph, Node
@@ -111,6 +113,15 @@ _Key = tuple[str, int, bool]
 """What has to be equal for two candidates to be merged: device, scope, and whether compiling is a must."""
 
 
+def _refusal(node: Node) -> InvalidArgumentError:
+    """What is raised for an op that must be compiled and can't be: it names what users call, not what that calls."""
+    row = ROWS.get(node.op)
+    called = "" if row is None or row.public or row.extension else row.called or name_of_op(node.op)
+    if not called:
+        return InvalidArgumentError(node.op, node.compilable.reason, node.source)
+    return InvalidArgumentError(called, f"{node.compilable.reason} ({node.op}, which it is made of)", node.source)
+
+
 def _classify(node: Node, options: JitOptions, state: ClusteringState) -> _Key | Verdict:
     """Return a candidate's key, or the verdict on a node that is none."""
     if node.is_argument:
@@ -120,7 +131,7 @@ def _classify(node: Node, options: JitOptions, state: ClusteringState) -> _Key |
     rule = DEVICE_RULES.get(node.device.partition(":")[0])
     if node.must_compile:
         if not node.compilable:
-            raise InvalidArgumentError(node.op, node.compilable.reason, node.source)
+            raise _refusal(node)
         if rule is None:
             raise InvalidArgumentError(node.op, Reason.UNKNOWN_DEVICE.sentence.format(node.device), node.source)
         return node.device, 0, True

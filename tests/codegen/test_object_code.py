@@ -84,6 +84,33 @@ def test_thousands_are_loaded_at_once():
     assert mappings() < before + 60
 
 
+def test_neighbours_among_what_was_freed_are_joined():
+    """In whichever order they were freed: what is larger than each fits there, and nothing is written beyond it."""
+    in_a_process("""
+import itertools
+from test_object_code import LoadedCode, call, code
+def sized(kilobytes, number):
+    return code(f'''@filled = constant [{kilobytes << 10} x i8] zeroinitializer
+        define double @f() nounwind {{
+          ret double {number}.0
+        }}''')
+small, large = [sized(600, n) for n in range(12)], sized(1700, 100)
+pieces = [LoadedCode(each, "f") for each in small]
+at = [piece.address for piece in pieces]
+# Memory is taken from the lowest place that has room, so five of a region's follow one another.
+first = next(n for n in range(1, 9) if at[n + 3] - at[n - 1] == 4 * (at[1] - at[0]) > 0)
+for order in itertools.permutations(range(first, first + 3)):
+    for n in order:
+        pieces[n].close()
+    one = LoadedCode(large, "f")
+    assert (one.address, call(one.address)) == (at[first], 100), order
+    one.close()
+    pieces[first : first + 3] = [LoadedCode(each, "f") for each in small[first : first + 3]]
+    assert [piece.address for piece in pieces] == at, order
+    assert [call(piece.address) for piece in pieces] == list(range(12)), order
+""")
+
+
 @loaders
 def test_loading_and_unloading_leaves_nothing(load):
     object_code = code(TEXT.replace("NUMBER", "4.0"))

@@ -322,6 +322,7 @@ def test_the_refusal_of_a_write_to_memory_of_two_dtypes():
 
 A_VALUE = "it needs a value in the middle of a function that is compiled as a whole"
 # Of what reads values inside: the function that the user called, and why it can't be compiled.
+TRIANGULAR = "each row of a triangular system needs those before it"
 NAMED = {
     "linalg.inv": (lambda a: mt.linalg.inv(a), "it runs in a library (LAPACK) (_linalg_inv,"),
     "linalg.solve": (lambda a: mt.linalg.solve(a, a), "it runs in a library (LAPACK) (_linalg_solve,"),
@@ -339,6 +340,16 @@ NAMED = {
     "histc": (lambda a: mt.histc(a), f"{A_VALUE} (float(),"),
     "masked.median": (lambda a: mt.masked.median(a, 0, mask=a > 1), f"{A_VALUE} (bool(),"),
     "bincount": (lambda a: mt.bincount(a[0].long()), f"{A_VALUE} (int(),"),
+    # Of these no values are read, so that they are recorded and refused later.
+    "cholesky_solve": (lambda a: mt.cholesky_solve(a, a), f"{TRIANGULAR} (_cholesky_solve,"),
+    "fft.fft": (lambda a: mt.fft.fft(a), "it runs in a library (pocketfft) (_fft_c2c,"),
+    "fft.irfft": (lambda a: mt.fft.irfft(a), "it runs in a library (pocketfft) (_fft_c2r,"),
+    "fft.rfft": (lambda a: mt.fft.rfft(a), "it runs in a library (pocketfft) (_fft_r2c,"),
+    "geqrf": (lambda a: mt.geqrf(a), "it runs in a library (LAPACK) (_geqrf,"),
+    "linalg.det": (lambda a: a.det(), "it runs in a library (LAPACK) (_linalg_det,"),
+    "linalg.eigh": (lambda a: mt.linalg.eigvalsh(a), "it runs in a library (LAPACK) (_linalg_eigh,"),
+    "linalg.svd": (lambda a: mt.linalg.svdvals(a), "it runs in a library (LAPACK) (_linalg_svd,"),
+    "lu_unpack": (lambda a: mt.lu_unpack(a, a[0].int()), "it runs in a library (LAPACK) (_lu_permutation,"),
     "unique": (lambda a: a.unique(), "the shape of its result depends on the data ("),
 }
 
