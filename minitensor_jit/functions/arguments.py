@@ -44,7 +44,10 @@ class _Same:
 def flatten(value: Any) -> tuple[list[Any], Structure | None]:
     """The tensors in a value and its structure; None for one that has things whose contents can't be compared."""
     tensors: list[Any] = []
-    structure = _take(value, tensors)
+    try:
+        structure = _take(value, tensors)
+    except RecursionError:  # it has itself in it
+        return [], None
     return tensors, structure
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _abc
+import _string
 import functools
 import operator
 import sys
@@ -40,6 +41,13 @@ _LOOKUPS = frozenset(
     {"get", "pop", "setdefault", "__contains__", "__getitem__", "index", "count", "remove", "discard", "add"}
 )  # fmt: skip
 _DECIMALS = ("decimal", "_decimal", "_pydecimal")
+
+
+def _fields(template: str) -> list[Any]:
+    try:
+        return list(_string.formatter_parser(template))
+    except ValueError:  # which formatting raises, too
+        return []
 
 
 class Callees(AttributeReads):
@@ -190,7 +198,7 @@ class Callees(AttributeReads):
         if kind.__module__ in _DECIMALS:
             self._unwatched(f"it calls {kind.__name__}.{name}, which depends on a context that can't be watched")
         if isinstance(owner, str) and name in ("format", "format_map"):
-            self._attributes(list(args))
+            self._formats(owner, args if name == "format" else ())
         if isinstance(owner, (*CONTAINERS, tuple, frozenset)) and name in _LOOKUPS and args:
             self._key(args[0])
         if isinstance(owner, CONTAINERS) or kind.__name__ == "ndarray":
@@ -231,6 +239,22 @@ class Callees(AttributeReads):
             self._contents(args)
             return
         self._unwatched(f"it calls {kind.__name__}.{name}, and what that depends on can't be watched")
+
+    def _formats(self, template: str, args: tuple[Any, ...]) -> None:
+        """What a template reads of what it is filled with: a part of each is watched, not parts of parts."""
+        for _, field, spec, _ in _fields(template):
+            if field is None:
+                continue
+            first, rest = _string.formatter_field_name_split(field)
+            steps = tuple(rest)
+            if spec:
+                self._formats(spec, args)
+            if len(steps) > 1 or (steps and not args):
+                self._unwatched("it formats what is in parts of its arguments")
+            elif steps and steps[0][0]:
+                # Of what is named, or numbered by its place, it may be each.
+                for thing in args[first : first + 1] if isinstance(first, int) else args:
+                    self._attribute(thing, steps[0][1])
 
     def _constructs(self, kind: type, args: tuple[Any, ...]) -> None:
         self._kind(kind)

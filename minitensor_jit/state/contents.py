@@ -18,10 +18,13 @@ from minitensor_jit.state.calls import CONTAINERS, IMMUTABLE, PURE_TYPES, is_fra
 from minitensor_jit.state.classes import HEAP_TYPE, SPECIAL, ClassReads, slot_is_set
 from minitensor_jit.state.notes import ABSENT, VIEWS, Guard, in_python, is_plain, lookup, own_dict
 
-__all__ = ["MOST_ITEMS", "ContentReads"]
+__all__ = ["MOST_DEPTH", "MOST_ITEMS", "ContentReads"]
 
 MOST_ITEMS = 10_000
 """Items of a container that are compared at each call."""
+MOST_DEPTH = 8
+"""Containers in one another whose items are compared."""
+_DEEP = "it reads containers that are nested deeply"
 # What calling a module reads in C++, and looking for its attributes.
 _MODULE_NAMES = [
     "_parameters",
@@ -81,7 +84,8 @@ class ContentReads(ClassReads):
 
     def _instance_items(self, thing: Any) -> None:
         space = own_dict(thing)
-        if space is not None:
+        if space is not None and id(thing) not in self._opened:
+            self._opened[id(thing)] = thing
             self._owners[id(space)] = space, thing
             self._note(Guard.DICT_ITEMS, thing, tuple(space.items()))
             for value in space.values():
@@ -187,8 +191,8 @@ class ContentReads(ClassReads):
             self._unwatched(f"it hands a {kind.__name__} on")
         if kind in IMMUTABLE or kind is type:
             return
-        if depth > 8:
-            self._unwatched("it reads containers that are nested deeply")
+        if depth > MOST_DEPTH:
+            self._unwatched(_DEEP)
         elif isinstance(thing, (list, set, frozenset, tuple, collections.deque)):
             if len(thing) > MOST_ITEMS:
                 self._unwatched(f"it reads a {kind.__name__} of {len(thing):,} items")
@@ -223,7 +227,8 @@ class ContentReads(ClassReads):
             self._note(Guard.SLOT, thing, (arguments, thing.args), id(arguments))
             self._contents(thing.args, depth + 1)
         elif isinstance(thing, (types.MethodDescriptorType, types.WrapperDescriptorType)):
-            if thing.__objclass__ not in IMMUTABLE and thing.__objclass__ not in (tuple, frozenset):
+            known = thing.__objclass__ in IMMUTABLE or thing.__objclass__ in (tuple, frozenset)
+            if not known or thing in (str.format, str.format_map):  # whose templates read attributes
                 self._unwatched(f"it hands {thing.__objclass__.__name__}.{thing.__name__} on")
         elif isinstance(thing, types.BuiltinFunctionType):
             self._passed(thing)
@@ -245,23 +250,24 @@ class ContentReads(ClassReads):
             self._instance_items(thing)
         elif not is_framework(kind.__module__):
             self._kind(thing)
+            if any(is_framework(base.__module__) for base in kind.__mro__):  # whose methods are not seen to run
+                self._derived(kind)
+                self._instance_items(thing)
             if callable(thing) and not in_python(lookup(kind, "__call__")) and not is_numpy(thing):
                 self._unwatched(f"it hands a {kind.__name__} on")
             elif _has_bytes(thing):
                 self._bytes(thing)
 
     def _attributes(self, thing: Any, depth: int = 0) -> None:
-        """What code that is not seen to run may read of an object of the user's."""
+        """What code that is not seen to run may read of objects of the user's, in containers and in data classes."""
         kind = type(thing)
-        if isinstance(thing, (list, tuple)) and depth < 3:
-            for item in thing:
-                self._attributes(item, depth + 1)
-        elif isinstance(thing, dict) and depth < 3:
-            for item in tuple(dict.values(thing)):
-                self._attributes(item, depth + 1)
+        items: Iterable[Any] = ()
+        if isinstance(thing, (list, tuple)):
+            items = tuple(thing)
+        elif isinstance(thing, dict):
+            items = tuple(dict.values(thing))
         elif (
             kind.__flags__ & HEAP_TYPE
-            and depth < 3
             and not isinstance(thing, (type, _C.Tensor))
             and not is_framework(kind.__module__)
             and not is_numpy(thing)
@@ -270,11 +276,19 @@ class ContentReads(ClassReads):
             self._kind(thing)
             self._derived(kind)
             self._instance_items(thing)
+            slots: list[Any] = []
             for base in kind.__mro__:
                 for found in base.__dict__.values():
                     if isinstance(found, types.MemberDescriptorType) and base.__flags__ & HEAP_TYPE:
                         value = found.__get__(thing, kind) if slot_is_set(found, thing) else ABSENT
                         self._note(Guard.SLOT, thing, (found, value), id(found))
+                        slots.append(value)
+            if "__dataclass_fields__" in vars(kind):
+                items = (*(own_dict(thing) or {}).values(), *slots)
+        for item in items if depth < MOST_DEPTH else ():
+            self._attributes(item, depth + 1)
+        if items and depth >= MOST_DEPTH:
+            self._unwatched(_DEEP)
 
     def _settings_of(self, module: object) -> None:
         """Note the settings of a part of the framework that is used."""

@@ -124,6 +124,7 @@ class Notes:
         self._given = {id(part) for part in _containers(arguments)}
         self._tensors = {id(t) for t in _tensors_of(arguments)}
         self._modules: set[int] = set()
+        self._opened: dict[int, Any] = {}  # objects whose attributes are all noted
         self._kinds: set[type] = set()
         self._guards: list[tuple[int, Any, Any]] = []
         self._refusal: Exception | None = None
@@ -306,11 +307,16 @@ def _without_bound(guards: list[tuple[int, Any, Any]]) -> list[tuple[int, Any, A
     return kept
 
 
-def _containers(value: Any, depth: int = 0) -> Iterator[Any]:
-    if isinstance(value, (tuple, list, dict, set)) and depth < 20:
-        yield value
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from _containers(item, depth + 1)
+def _containers(value: Any) -> Iterator[Any]:
+    """Those in a value, as often as they are in it. Into each it is looked once: they may have themselves in them."""
+    waiting, seen = [value], set()
+    while waiting:
+        thing = waiting.pop()
+        if isinstance(thing, (tuple, list, dict, set)):
+            yield thing
+            if id(thing) not in seen:
+                seen.add(id(thing))
+                waiting.extend(reversed(tuple(thing.values() if isinstance(thing, dict) else thing)))
 
 
 def _parts(value: Any) -> Iterator[Any]:
