@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Recorder", "made", "weak_function"]
 
 _MAX_STRUCTURES = 64
+_MAX_KINDS = 64  # of inputs, for each of which it is known when what is compiled is settled
 _MAX_UNUSED = 32  # programs kept in a row without one that was used
 _UNUSED = "its arguments, or what it read, were of another kind at each call before"
 _END = "the end of a function"
@@ -97,6 +98,7 @@ class Recorder:
             watch = _Watch()
         else:
             watch = self._watches.setdefault(id(compiled), _Watch(contest=self._asks and not self.jit_compile))
+            watch.begin(inputs)
         owner = 0 if nested else self.compiled().owner
         whole = bool(self.jit_compile)
         tag = (1, 1, 0) if whole else (1, 0, _C.next_scope()) if self._asks else None
@@ -131,9 +133,9 @@ class Recorder:
         watch: _Watch,
         nested: bool,
     ) -> Any:
-        rests = nested or compiled is None or watch.rests()
+        guards: Any = None if nested or compiled is None else watch.resting()
+        rests = nested or compiled is None or guards is not None
         if rests:
-            guards: Any = watch.why
             result = self.fn(*args, **kwargs)
         else:
             result, guards = _C.observed(Observer((args, kwargs), self.guard_filter), self.fn, args, kwargs)
@@ -141,12 +143,12 @@ class Recorder:
             _C.raise_refusal()
         if not nested:
             why = self._finish(compiled, inputs, result, guards)
-            if not rests:
-                watch.done(why, 0 if compiled is None else compiled.hits)
+            if compiled is not None:
+                watch.done(why, compiled.hits, observed=not rests)
         return result
 
-    def _finish(self, compiled: Any, args: tuple[Any, ...], result: Any, guards: Any) -> str | None:
-        """Run what was recorded; why no program is kept, None if one is."""
+    def _finish(self, compiled: Any, args: tuple[Any, ...], result: Any, guards: Any) -> str | int | None:
+        """Run what was recorded; why no program is kept, None if one is, or after how many more runs one can be."""
         why = "its arguments have things whose contents can't be compared"
         if compiled is None:
             _C.flush(_EVERY_CALL.format(why))
@@ -188,38 +190,52 @@ class Recorder:
 
 
 class _Watch:
-    """When a function is observed whose calls are recorded: seldom, if it turned out that no program can be kept."""
+    """When a function is observed whose calls are recorded. To observe a step of a library takes a tenth of a second.
+
+    So it isn't while launches are timed against their ops, of which no program is kept; and seldom, if it turned out
+    that no program can be kept.
+    """
 
     def __init__(self, *, contest: bool = False) -> None:
-        """`contest`: whether compiled clusters are likely to be timed against their ops in the first calls.
-
-        No program is kept of the first of these. To observe a step of a library takes a tenth of a second or two.
-        """
-        self.why: str | None = _C.UNSETTLED if contest else None
-        self._failures = 0
-        self._left = 1 if contest else 0
+        """`contest`: whether compiled clusters are likely to be timed against their ops in the first calls."""
+        self.why: str | None = None
         self._contest = contest
+        self._kind: tuple[Any, ...] = ()
+        self._to_come: dict[tuple[Any, ...], int] = {}  # by kinds of inputs: runs until it is settled what is compiled
+        self._failures = self._left = 0
         self._hits = self._unused = 0
 
-    def rests(self) -> bool:
-        """Whether this call needn't be observed."""
-        self._left -= 1
-        return self._left >= 0
+    def begin(self, inputs: tuple[Any, ...]) -> None:
+        """A call with these inputs is recorded."""
+        self._kind = tuple(each.shape if isinstance(each, _C.Tensor) else type(each) for each in inputs)
 
-    def done(self, why: str | None, hits: int) -> None:
-        """No program was kept of a call that was observed, because of `why`; or one was, after so many hits."""
-        self.why = why
+    def resting(self) -> str | None:
+        """Why this call needn't be observed, None if it is to be."""
+        if self._to_come.get(self._kind, int(self._contest)):
+            return _C.UNSETTLED
+        self._left -= 1
+        return self.why if self._left >= 0 else None
+
+    def done(self, why: str | int | None, hits: int, *, observed: bool) -> None:
+        """What came of the call: None if a program was kept, after so many hits of others; or as `finish` says."""
+        if isinstance(why, int):
+            if len(self._to_come) >= _MAX_KINDS:
+                self._to_come.clear()
+            self._to_come[self._kind] = why
+            self.why = _C.UNSETTLED
+        if not why:
+            self._contest = False
+        if not observed:
+            return
         if why is None:
+            self.why = None
             # Where arguments are of another kind at every call, programs are kept in vain.
             self._unused = self._unused + 1 if hits == self._hits else 0
             self._hits, self._failures = hits, 0
             if self._unused > _MAX_UNUSED:
                 self.why, self._left = _UNUSED, 2 ** min(self._unused - _MAX_UNUSED, 10) - 1
-        elif why == _C.UNSETTLED:
-            # A contest takes five runs of both kinds, and one more to compile.
-            self._failures, self._left = 0, 10 if self._contest else 3
-            self._contest = False
-        else:
+        elif isinstance(why, str):
+            self.why = why
             self._failures = min(self._failures + 1, 10)
             self._left = 2**self._failures - 1 if self._failures > 2 else 0
 

@@ -27,7 +27,7 @@ def reference(x, kernel, stride, padding, dilation, out):
 
 
 # Rows of windows that are shorter and longer than vectors, and fill them.
-@pytest.mark.parametrize("width", [5, 23, 32, 71])
+@pytest.mark.parametrize("width", [3, 4, 5, 6, 23, 32, 71])
 @pytest.mark.parametrize(
     ("kernel", "stride", "padding", "dilation"),
     [

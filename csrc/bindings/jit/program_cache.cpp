@@ -25,6 +25,15 @@ void drop(CacheEntry& entry) {
     Py_XDECREF(entry.result_type);
 }
 
+// How many runs of what was recorded are to come, beside the one that the plan is for, before a program can be kept.
+// Ops that run one by one for want of a plan have one some time.
+uint64_t runs_to_come(const trace::Plan& plan) {
+    constexpr uint64_t kSomeTime = 3;
+    if (plan.op_by_op) return kSomeTime;
+    const uint64_t left = trace::runs_left(plan);
+    return left ? left - 1 : 0;
+}
+
 // Whether a tensor has no attributes of Python's.
 bool is_bare(PyObject* tensor) {
     PyObject** attributes = _PyObject_GetDictPtr(tensor);
@@ -167,9 +176,16 @@ PyObject* ProgramCache::finish(PyObject* args, PyObject* result, PyObject* struc
         why = "its result is not a tensor, or a tuple or list of tensors";
     }
     if (tensors.size() > kMaxArguments || results.size() > kMaxResults) why = "it has too many arguments or results";
+    uint64_t to_come = 0;
+    if (why && std::strcmp(why, trace::kUnsettled) == 0) {
+        trace::freeze_at_flush(*trace, [&](trace::Trace&, const std::shared_ptr<trace::Plan>& plan) {
+            to_come = runs_to_come(*plan);
+            return nullptr;
+        });
+        return PyLong_FromUnsignedLongLong(to_come);
+    }
     if (why) {
-        const bool unsettled = std::strcmp(why, trace::kUnsettled) == 0;
-        trace::flush(trace::end_of_function(unsettled ? nullptr : why).c_str());
+        trace::flush(trace::end_of_function(why).c_str());
         return PyUnicode_FromString(why);
     }
     // One that only takes views records nothing.
@@ -178,9 +194,11 @@ PyObject* ProgramCache::finish(PyObject* args, PyObject* result, PyObject* struc
         entry.program = trace::Program::freeze(*trace, std::move(nothing), tensors, results, &why);
     }
     trace::freeze_at_flush(*trace, [&](trace::Trace& t, std::shared_ptr<trace::Plan> plan) {
+        to_come = runs_to_come(*plan);
         entry.program = trace::Program::freeze(t, std::move(plan), tensors, results, &why);
         return entry.program || why == trace::kUnsettled ? nullptr : why;
     });
+    if (why == trace::kUnsettled) return PyLong_FromUnsignedLongLong(to_come);
     if (!entry.program) return PyUnicode_FromString(why ? why : "");
     add(entry);
     entry.kept = true;

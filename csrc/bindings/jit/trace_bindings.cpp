@@ -70,8 +70,8 @@ PyRef on_losses(const PyRef& record, const std::vector<Loss>& losses) {
     PyRef hook = PyRef::borrow(g_losses);
     if (!hook) return {};
     PyRef all = list_of(losses, [](const Loss& one) {
-        return Py_BuildValue("(sLL)", one.cluster.c_str(), static_cast<long long>(one.launch_ns),
-                             static_cast<long long>(one.ops_ns));
+        return Py_BuildValue("(sLL)", one.cluster.c_str(), static_cast<long long>(one.timed.launch_ns),
+                             static_cast<long long>(one.timed.ops_ns));
     });
     return checked(PyObject_CallFunctionObjArgs(hook.get(), record ? record.get() : Py_None, all.get(), nullptr));
 }

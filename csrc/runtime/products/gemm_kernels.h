@@ -50,11 +50,12 @@ template <class T>
 using PatchKernel = void (*)(int64_t kc, const T* x, const int32_t* offsets, const T* b, T* c, bool accumulate);
 
 /// Part of a convolution's result for some filters, whose number is fixed in each kernel, and two vectors of
-/// neighbouring results, `x_step` apart in the image and y_step in the result: y[f * y_rs + i] = the sum of w[f * w_rs
-/// + p] * x[offsets[p] + i] over p < kc, in order of p, and then + bias[f] unless that is null.
+/// neighbouring results, `x_step` apart in the image and y_step in the result, over one block of k: y[f * y_rs + i] =
+/// (accumulate ? y : 0) + the sum of w[f * w_rs + p] * x[offsets[p] + i] over p < kc, in order of p, and then + bias[f]
+/// unless that is null. The two vectors may overlap.
 template <class T>
 using PlaneKernel = void (*)(int64_t kc, const T* w, int64_t w_rs, const T* x, int64_t x_step, const int32_t* offsets,
-                             T* y, int64_t y_rs, int64_t y_step, const T* bias);
+                             T* y, int64_t y_rs, int64_t y_step, const T* bias, bool accumulate);
 
 /// Part of the gradient of a convolution's filters, over one block of positions: C[(l * taps + t), f] = (accumulate ? C
 /// : 0) + the sum of x[offsets[p] + l * line + t] * b[p, f] over p < kc, each in order of p. The numbers of lines, of

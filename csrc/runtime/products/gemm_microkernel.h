@@ -153,7 +153,8 @@ struct PatchTable<S, std::integer_sequence<int, kRowsLess1...>> {
 
 template <class S, int kFilters>
 void planes(int64_t kc, const typename S::T* w, int64_t w_rs, const typename S::T* x, int64_t x_step,
-            const int32_t* offsets, typename S::T* y, int64_t y_rs, int64_t y_step, const typename S::T* bias) {
+            const int32_t* offsets, typename S::T* y, int64_t y_rs, int64_t y_step, const typename S::T* bias,
+            bool accumulate) {
     using T = typename S::T;
     using V = typename S::V;
     V acc[kFilters][2];
@@ -180,6 +181,10 @@ void planes(int64_t kc, const typename S::T* w, int64_t w_rs, const typename S::
     }
 #pragma GCC unroll 16
     for (int i = 0; i < kFilters; ++i, y += y_rs) {
+        if (accumulate) {
+            acc[i][0] = S::add(S::load(y), acc[i][0]);
+            acc[i][1] = S::add(S::load(y + y_step), acc[i][1]);
+        }
         if (bias != nullptr) {
             const V added = S::broadcast(bias + i);
             acc[i][0] = S::add(acc[i][0], added);

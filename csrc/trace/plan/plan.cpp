@@ -206,6 +206,7 @@ std::shared_ptr<Plan> plan_of(Trace& trace, bool* hit) {
             return plan_op_by_op(trace, hash, structure);
         }
         plan->structure = structure;
+        if (plan->contest) plan = next_in_contest(trace, plan);
         plans().insert(trace.signature, hash, trace.owner, plan);
     } else if (plan->contest && !launch_profile_hook) {
         std::shared_ptr<Plan> next = next_in_contest(trace, plan);

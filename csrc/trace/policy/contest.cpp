@@ -1,6 +1,7 @@
 #include "trace/policy/contest.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "trace/plan/plan.h"
@@ -16,6 +17,14 @@ constexpr uint64_t kRuns = 5;  // of each kind: the fastest of so many is hardly
 bool launches(const Plan& plan) {
     return std::any_of(plan.steps.begin(), plan.steps.end(),
                        [](const Step& step) { return step.type == Step::Type::Launch; });
+}
+
+// About the bytes that go in and out of the launches that may lose.
+int64_t work_of(const Plan& plan) {
+    int64_t bytes = 0;
+    for (const Step& step : plan.steps)
+        if (step.may_lose) bytes += step.work_bytes;
+    return bytes;
 }
 
 Step copy_of(const Step& step) {
@@ -79,6 +88,25 @@ std::shared_ptr<Plan> without(const Trace& trace, const Plan& plan, const std::v
     return next;
 }
 
+// The plan without the launches that lost.
+std::shared_ptr<Plan> settled(const Trace& trace, const std::shared_ptr<Plan>& plan, const std::vector<Timed>& timed) {
+    std::vector<bool> lost;
+    std::transform(timed.begin(), timed.end(), std::back_inserter(lost),
+                   [](const Timed& one) { return one.ops_ns < one.launch_ns; });
+    std::vector<Loss> losses;
+    for (const Step& step : plan->steps)
+        if (step.group >= 0 && lost[static_cast<size_t>(step.group)])
+            losses.push_back({step.name, timed[static_cast<size_t>(step.group)]});
+    if (losses.empty()) {
+        plan->contest.reset();
+        plan->fastest.clear();
+        return plan;
+    }
+    auto next = without(trace, *plan, lost);
+    if (losses_hook) next->record = losses_hook(next->record, losses);
+    return next;
+}
+
 }  // namespace
 
 void begin_contest(Plan& plan) {
@@ -90,9 +118,20 @@ void begin_contest(Plan& plan) {
     plan.contest = std::make_unique<Contest>();
 }
 
+uint64_t runs_left(const Plan& plan) {
+    if (!plan.contest) return 0;
+    const uint64_t here = plan.replays < kRuns ? kRuns - plan.replays : 0;
+    return plan.contest->compiled ? here : here + kRuns;
+}
+
 std::shared_ptr<Plan> next_in_contest(const Trace& trace, const std::shared_ptr<Plan>& plan) {
+    const std::shared_ptr<Plan> launching = plan->contest->compiled ? plan->contest->compiled : plan;
+    const int64_t work = work_of(*launching);
+    if (plan->structure)
+        if (const std::vector<Timed>* timed = timed_before(plan->structure, plan->fastest.size(), work))
+            return settled(trace, launching, *timed);
     if (plan->replays < kRuns) return plan;
-    if (!plan->contest->compiled) {
+    if (launching == plan) {
         auto ops = without(trace, *plan, std::vector<bool>(plan->fastest.size(), true));
         ops->contest = std::move(plan->contest);
         ops->contest->compiled = plan;
@@ -100,19 +139,11 @@ std::shared_ptr<Plan> next_in_contest(const Trace& trace, const std::shared_ptr<
         ops->fastest.assign(ops->contest->launches_ns.size(), INT64_MAX);
         return ops;
     }
-    const std::unique_ptr<Contest> over = std::move(plan->contest);
-    std::vector<bool> lost(over->launches_ns.size());
-    std::vector<Loss> losses;
-    for (const Step& step : over->compiled->steps) {
-        if (step.group < 0) continue;
-        const auto group = static_cast<size_t>(step.group);
-        lost[group] = plan->fastest[group] < over->launches_ns[group];
-        if (lost[group]) losses.push_back({step.name, over->launches_ns[group], plan->fastest[group]});
-    }
-    if (losses.empty()) return over->compiled;
-    auto next = without(trace, *over->compiled, lost);
-    if (losses_hook) next->record = losses_hook(next->record, losses);
-    return next;
+    std::vector<Timed> timed;
+    for (size_t g = 0; g < plan->fastest.size(); ++g)
+        timed.push_back({plan->contest->launches_ns[g], plan->fastest[g]});
+    if (plan->structure) note_timed(plan->structure, timed, work);
+    return settled(trace, launching, timed);
 }
 
 std::shared_ptr<Plan> plan_op_by_op(const Trace& trace, uint64_t signature_hash, uint64_t structure) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "dispatch/python/python.h"
+#include "trace/policy/rental.h"
 
 namespace mt::trace {
 
@@ -22,12 +23,15 @@ struct Contest {
 
 // Has the launches of a plan measured that might as well be ops, if it has any.
 void begin_contest(Plan& plan);
-// The plan to go on with; the same while it is measured.
+// How many more runs it takes until no other plan comes in its place.
+uint64_t runs_left(const Plan& plan);
+// The plan to go on with; the same while it is measured. What was decided of the same ops at larger sizes is not
+// measured again: a launch that won there saves a larger share of less work.
 std::shared_ptr<Plan> next_in_contest(const Trace& trace, const std::shared_ptr<Plan>& plan);
 
 struct Loss {
     std::string cluster;
-    int64_t launch_ns, ops_ns;
+    Timed timed;
 };
 // Told of the clusters that run op by op from now on, with what the account knows their plan by, if one is kept.
 // Returns what it knows the next plan by.

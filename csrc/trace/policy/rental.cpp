@@ -229,6 +229,20 @@ void note_plan(uint64_t structure, int64_t took_ns) {
 
 void note_reuse(uint64_t structure) { entry(structures(), structure).vain = 0; }
 
+void note_timed(uint64_t structure, const std::vector<Timed>& timed, int64_t work_bytes) {
+    Structure& all = entry(structures(), structure);
+    if (all.timed.size() == timed.size() && all.timed_bytes > work_bytes) return;
+    all.timed = timed;
+    all.timed_bytes = work_bytes;
+}
+
+const std::vector<Timed>* timed_before(uint64_t structure, size_t launches, int64_t work_bytes) {
+    auto known = structures().find(structure);
+    if (known == structures().end()) return nullptr;
+    const Structure& all = known->second;
+    return all.timed.size() == launches && all.timed_bytes >= work_bytes ? &all.timed : nullptr;
+}
+
 void note_ops(const Plan& plan) {
     if (!plan.structure) return;
     signature_of(plan.op_by_op).ops_ns += plan.ops_ns;

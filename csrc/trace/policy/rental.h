@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace mt::trace {
 
@@ -43,12 +44,20 @@ void forget_signatures();
 // Where the helpers of earlier processes leave their marks; empty: nowhere.
 void set_marks_folder(std::string folder);
 
+// The fastest runs of a launch and of its ops.
+struct Timed {
+    int64_t launch_ns, ops_ns;
+};
+
 // Traces that differ in sizes and numbers only.
 struct Structure {
     uint32_t requests = 0;
     uint32_t vain = 0;      // plans in a row that were not needed again
     int64_t ops_ns = 0;     // what its ops have taken, one by one, beyond what plans have
     int64_t plan_ns = 0;    // what the last plan took
+    // What its launches took, and their ops, at so much work in bytes. Empty: not known.
+    std::vector<Timed> timed;
+    int64_t timed_bytes = 0;
 };
 uint64_t structure_of(const Trace& trace);
 
@@ -59,5 +68,9 @@ bool is_worth_a_plan(const Trace& trace, uint64_t hash, uint64_t structure, bool
 void note_plan(uint64_t structure, int64_t took_ns);
 void note_reuse(uint64_t structure);
 void note_ops(const Plan& plan);
+// What its launches, with so much work in bytes, and their ops took. What so many launches did at this work or more,
+// null if that isn't known.
+void note_timed(uint64_t structure, const std::vector<Timed>& timed, int64_t work_bytes);
+const std::vector<Timed>* timed_before(uint64_t structure, size_t launches, int64_t work_bytes);
 
 }  // namespace mt::trace

@@ -18,7 +18,7 @@ namespace {
 using gemm_detail::Kernels;
 
 constexpr int64_t kLeastRow = 4;    // output positions in a row, which keep the arithmetic units busy
-constexpr int64_t kLeastPatch = 16;  // elements: each result has to be worth its transposition
+constexpr int64_t kLeastPatch = 4;  // elements: each result has to be worth its transposition
 constexpr int64_t kTasks = 16;       // enough for the threads of most machines
 constexpr int64_t kCacheBytes = 24 << 10;  // of results at a time, between the product and their transposition
 

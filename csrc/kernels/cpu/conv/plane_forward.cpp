@@ -13,9 +13,7 @@ namespace mt::cpu {
 
 namespace {
 
-constexpr int64_t kLeastPatch = 16;        // elements that are worth writing a result
-constexpr int64_t kMostFilters = 18;       // more of them make better use of patches that are put together
-constexpr int64_t kTasks = 16;             // enough for the threads of most machines
+constexpr int64_t kTasks = 16;  // enough for the threads of most machines
 constexpr int64_t kCacheBytes = 24 << 10;  // of results, until they are finished
 
 thread_local mt::Scratch t_image;
@@ -27,8 +25,8 @@ int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 template <class T>
 bool suits_plane_forward(const ConvGeometry& g) {
     static const auto& with = gemm_detail::best_kernels<T>();
-    if (!with.planes || !g.in_runs() || g.pointwise() || g.filters > kMostFilters) return false;
-    if (g.patch() < kLeastPatch || g.patch() > kGemmBlockK<T> || !has_offsets(g, 1)) return false;
+    if (!with.planes || !g.in_runs() || g.pointwise()) return false;
+    if (g.patch() == 0 || !has_offsets(g, 1)) return false;
     // A row's last vector is computed again in part; that is to be little.
     return g.out[2] >= with.lanes && 4 * g.out[2] >= 3 * ceil_div(g.out[2], with.lanes) * with.lanes;
 }
@@ -68,7 +66,12 @@ void plane_forward(const ConvGeometry& g, const T* x, const T* w, const T* bias,
                     const T* from = nullptr;  // a vector that waits for a second one
                     T* to = nullptr;
                     const auto pair = [&](const T* second, T* second_to) {
-                        kernel(k, weights, k, from, second - from, offsets.data(), to, pixels, second_to - to, added);
+                        // Vectors may overlap those of a call before, so each has all of its sum in turn.
+                        for (int64_t p = 0; p < k; p += kGemmBlockK<T>) {
+                            const int64_t kc = std::min(kGemmBlockK<T>, k - p);
+                            kernel(kc, weights + p, k, from, second - from, offsets.data() + p, to, pixels,
+                                   second_to - to, p + kc == k ? added : nullptr, p > 0);
+                        }
                         from = nullptr;
                     };
                     for (int64_t h = h0; h < h1; ++h)

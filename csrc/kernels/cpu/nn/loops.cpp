@@ -234,10 +234,29 @@ void add_runs(T* to, int64_t to_step, const T* from, int64_t from_step, int64_t 
     }
 }
 
+template <class T>
+void max_few_pairs(T* values, int64_t* index, const T* x, int64_t width, int64_t rows, int64_t n) {
+    for (int64_t row = 0; row < rows; ++row)
+        for (int64_t j = 0; j < n; ++j) {
+            const int64_t at = row * 2 * width + 2 * j;
+            T best = x[at];
+            int64_t where = at;
+            for (const int64_t next : {at + 1, at + width, at + width + 1}) {
+                const T v = x[next];
+                const bool take = (v > best) | (v != v);
+                best = take ? v : best;
+                where = take ? next : where;
+            }
+            if (values) values[row * n + j] = best;
+            if (index) index[row * n + j] = where;
+        }
+}
+
 // Small vectors, of 16 bytes whatever the instruction set: rows of windows are short.
 template <class T>
 void max_pairs(T* values, int64_t* index, const T* x, int64_t width, int64_t rows, int64_t n) {
-    constexpr int W = kMaxPairs<T>;
+    constexpr int W = 16 / sizeof(T);
+    if (n < W) return max_few_pairs(values, index, x, width, rows, n);
     typedef T V __attribute__((vector_size(16)));
     typedef Int<T> I __attribute__((vector_size(16)));
     typedef int64_t Wide __attribute__((vector_size(8 * W)));

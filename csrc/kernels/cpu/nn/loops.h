@@ -13,10 +13,6 @@ struct MaxTap {
     int64_t from, low, high;
 };
 
-// Windows that max_pairs looks at together.
-template <class T>
-inline constexpr int64_t kMaxPairs = 16 / sizeof(T);
-
 template <class T>
 struct NnLoops {
     // y[j] += w * x[j * stride]
@@ -34,7 +30,7 @@ struct NnLoops {
     void (*copy_runs)(T* to, int64_t to_step, const T* from, int64_t from_step, int64_t length, int64_t count);
     // Adds them.
     void (*add_runs)(T* to, int64_t to_step, const T* from, int64_t from_step, int64_t length, int64_t count);
-    // What `max` finds in `rows` rows of n >= kMaxPairs<T> windows of 2 by 2 elements each, side by side: their first
+    // What `max` finds in `rows` rows of n windows of 2 by 2 elements each, side by side: their first
     // elements are at x + row * 2 * width + 2 * j. index[row * n + j] counts from x.
     void (*max_pairs)(T* values, int64_t* index, const T* x, int64_t width, int64_t rows, int64_t n);
     T (*sum)(const T* x, int64_t n);

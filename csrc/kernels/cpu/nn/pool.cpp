@@ -112,12 +112,12 @@ const NnLoops<T>& loops_of() {
 struct MaxShape {
     Extent in, out, kernel, stride, padding, dilation;
 
-    // Whether windows are squares of two by two elements side by side, all within the image, and so many in a row.
-    bool pairs(int64_t least) const {
+    // Whether windows are squares of two by two elements side by side, all within the image.
+    bool pairs() const {
         for (int d = 1; d < 3; ++d)
             if (kernel[d] != 2 || stride[d] != 2 || padding[d] != 0 || dilation[d] != 1 || 2 * out[d] > in[d])
                 return false;
-        return in[0] == 1 && out[0] == 1 && padding[0] == 0 && out[2] >= least;
+        return in[0] == 1 && out[0] == 1 && padding[0] == 0;
     }
 
     // The elements of each row of windows, relative to a row of the input.
@@ -157,7 +157,7 @@ template <class T>
 void max_plane(const MaxShape& s, const T* x, T* values, int64_t* index, MaxRows& rows) {
     const NnLoops<T>& loops = loops_of<T>();
     const int64_t width = s.out[2];
-    if (loops.max_pairs && s.pairs(kMaxPairs<T>)) return loops.max_pairs(values, index, x, s.in[2], s.out[1], width);
+    if (loops.max_pairs && s.pairs()) return loops.max_pairs(values, index, x, s.in[2], s.out[1], width);
     for (int64_t od = 0; od < s.out[0]; ++od)
         for (int64_t oh = 0; oh < s.out[1]; ++oh) {
             const int64_t d0 = od * s.stride[0] - s.padding[0], h0 = oh * s.stride[1] - s.padding[1];
