@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from minitensor.autograd import no_grad
-from minitensor.sparse.conversion import coalesce
+from minitensor.sparse.coalesce import coalesce
 from minitensor.sparse.elementwise import add, add_to_dense_, multiply
 from minitensor.sparse.masks import at_places
 from minitensor.sparse.tensor import build, elements_of

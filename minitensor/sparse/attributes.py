@@ -6,7 +6,7 @@ from typing import Any
 
 from minitensor import _C
 from minitensor.composite.layout import contiguous_format, preserve_format, strided
-from minitensor.sparse import conversion, masks
+from minitensor.sparse import coalesce, conversion, masks
 from minitensor.sparse.dispatch import HANDLERS, handler, refuse, replace
 from minitensor.sparse.tensor import (
     BY_COLUMNS,
@@ -46,7 +46,7 @@ def _coo_only(name: str, tensor: Any) -> None:
 @handler("coalesce")
 def _coalesce(input: Any) -> Any:
     _coo_only("coalesce", input)
-    return conversion.coalesce(input)
+    return coalesce.coalesce(input)
 
 
 @handler("is_coalesced")

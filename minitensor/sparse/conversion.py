@@ -1,4 +1,4 @@
-"""Between layouts, and to tensors of which every place has one element."""
+"""Between layouts: COO, CSR, CSC, BSR, BSC and strided."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from minitensor.autograd.function import Function
 from minitensor.composite.dims import product
 from minitensor.composite.layout import layout as layout_type
 from minitensor.composite.layout import sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
+from minitensor.sparse.coalesce import coalesced_parts, sums_by_index, unflatten
 from minitensor.sparse.masks import at_places, flat_elements
 from minitensor.sparse.places import coo_of, flat_places
 from minitensor.sparse.tensor import (
@@ -25,76 +26,7 @@ from minitensor.sparse.tensor import (
     raw,
 )
 
-__all__ = [
-    "as_coo", "coalesce", "coalesced_parts", "each_place_once", "to_compressed", "to_dense", "to_sparse", "unflatten",
-]  # fmt: skip
-
-
-def unflatten(flat: Any, size: tuple[int, ...]) -> Any:
-    """Places in row-major order as indices `[dims, nnz]` in that size."""
-    rows = []
-    for length in reversed(size):
-        rows.append(flat % length if length else flat)
-        flat = flat // length if length else flat
-    return stack(rows[::-1]) if rows else flat.new_zeros((0, flat.shape[0]))
-
-
-def _sums(values: Any, index: Any, count: int) -> Any:
-    """Rows of values added up where index says, in their order; bools are joined by or."""
-    if values.dtype is _C.bool:
-        counts = zeros((count, *values.shape[1:]), dtype=_C.int64, device=values.device)
-        return counts.index_add(0, index, values.to(_C.int64)) != 0
-    return zeros((count, *values.shape[1:]), dtype=values.dtype, device=values.device).index_add(0, index, values)
-
-
-def coalesced_parts(tensor: Any) -> tuple[Any, Any]:
-    """The places of a sparse tensor as rising numbers, and what there is at each, added up."""
-    pattern = tensor._pattern
-    values = flat_elements(pattern, elements_of(tensor))
-    flat = flat_places(pattern)
-    if coo_of(pattern).coalesced:
-        return flat, values
-
-    def work_out() -> tuple[Any, Any]:
-        return unique(flat, return_inverse=True)  # type: ignore[no-any-return]
-
-    places, inverse = pattern.known("unique", work_out)
-    return places, _sums(values, inverse, int(places.shape[0]))
-
-
-def each_place_once(pattern: Pattern, values: Any) -> tuple[Pattern, Any]:
-    """The coalesced pattern, and of what there is at each place the first; both as they are if no place repeats."""
-    if not pattern.is_coo or pattern.coalesced:
-        return pattern, values
-
-    def first_of_each() -> Any:
-        places, inverse = unique(flat_places(pattern), return_inverse=True)
-        order = inverse.argsort(stable=True)
-        return places, order.index_select(0, searchsorted(inverse[order], arange(places.shape[0])))
-
-    places, first = pattern.known("first", first_of_each)
-    if places.shape[0] == pattern.nnz:
-        return pattern, values
-    return _coalesced(pattern, places), values.index_select(0, first)
-
-
-def _coalesced(pattern: Pattern, places: Any) -> Pattern:
-    def work_out() -> Pattern:
-        size = pattern.size[: pattern.sparse_dim]
-        return Pattern(sparse_coo, pattern.size, (unflatten(places, size),), True)
-
-    return pattern.known("coalesced", work_out)  # type: ignore[no-any-return]
-
-
-def coalesce(tensor: Any) -> Any:
-    """A sparse_coo tensor with each place once, in row-major order; itself if it is so."""
-    pattern = tensor._pattern
-    if not pattern.is_coo:
-        raise RuntimeError(f"coalesce expected sparse coordinate tensor layout but got {layout_of(tensor)}")
-    if pattern.coalesced:
-        return tensor
-    places, values = coalesced_parts(tensor)
-    return build(_coalesced(pattern, places), values)
+__all__ = ["as_coo", "to_compressed", "to_dense", "to_sparse"]
 
 
 class SparseToDense(Function):
@@ -116,7 +48,7 @@ class SparseToDense(Function):
 def _filled(pattern: Pattern, values: Any) -> Any:
     coo = coo_of(pattern)
     count = product(coo.size[: coo.sparse_dim])
-    return _sums(flat_elements(pattern, values), flat_places(pattern), count).reshape(pattern.size)
+    return sums_by_index(flat_elements(pattern, values), flat_places(pattern), count).reshape(pattern.size)
 
 
 def to_dense(tensor: Any, dtype: Any = None, *, masked_grad: bool | None = None) -> Any:

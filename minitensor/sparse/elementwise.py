@@ -9,7 +9,8 @@ from minitensor._functions import offered
 from minitensor._functions.offered import broadcast_shapes, can_cast, cat, isin, norm, result_type
 from minitensor.composite.dims import product
 from minitensor.composite.numbers import number
-from minitensor.sparse.conversion import as_coo, coalesce, coalesced_parts, to_compressed, unflatten
+from minitensor.sparse.coalesce import coalesce, coalesced_parts, unflatten
+from minitensor.sparse.conversion import as_coo, to_compressed
 from minitensor.sparse.dispatch import handler, refuse, replace
 from minitensor.sparse.masks import at_places, flat_elements
 from minitensor.sparse.places import coo_of, flat_places

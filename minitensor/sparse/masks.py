@@ -39,7 +39,7 @@ def at_places(source: Any, pattern: Pattern) -> Any:
         raise RuntimeError(
             f"sparse tensors of {coo_of(own).sparse_dim} and {coo_of(pattern).sparse_dim} sparse dimensions don't fit"
         )
-    from minitensor.sparse.conversion import coalesced_parts
+    from minitensor.sparse.coalesce import coalesced_parts
 
     there, values = coalesced_parts(source)
     wanted = flat_places(pattern)

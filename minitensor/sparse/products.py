@@ -11,7 +11,8 @@ from minitensor.autograd.function import Function
 from minitensor.composite.layout import sparse_coo, sparse_csr
 from minitensor.composite.numbers import number
 from minitensor.ops.sparse import csr_matmul, csr_sampled
-from minitensor.sparse.conversion import as_coo, coalesce, to_compressed
+from minitensor.sparse.coalesce import coalesce
+from minitensor.sparse.conversion import as_coo, to_compressed
 from minitensor.sparse.dispatch import handler, refuse
 from minitensor.sparse.elementwise import add, multiply
 from minitensor.sparse.places import Rows, _all_rows, rows_of

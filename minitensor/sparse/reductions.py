@@ -9,7 +9,8 @@ from minitensor._C import int8, int16, int32, int64, uint8
 from minitensor._functions import offered
 from minitensor._functions.offered import unique
 from minitensor.autograd.function import Function
-from minitensor.sparse.conversion import as_coo, coalesce, to_compressed
+from minitensor.sparse.coalesce import coalesce
+from minitensor.sparse.conversion import as_coo, to_compressed
 from minitensor.sparse.dispatch import handler, refuse
 from minitensor.sparse.places import flat_of
 from minitensor.sparse.tensor import Pattern, build, elements_of, is_sparse, layout_of

@@ -206,7 +206,7 @@ class SparseElements(Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Any) -> Any:
-        from minitensor.sparse.conversion import each_place_once
+        from minitensor.sparse.coalesce import each_place_once
 
         # Several elements at one place are one element of the tensor, and each of them got its gradient.
         return build(*each_place_once(ctx.pattern, gradient))

@@ -13,9 +13,9 @@ from ..ir.refusal import Refusal, Refused
 from ..ir.shape import Shape, leaves
 from ..runtime.buffer_assignment import BufferAssignment, Location
 from .buffer_text import BufferUse, buffer_text
+from .input_output_alias import input_output_aliases, replaced_in
 from .kernel_spec import Binding, KernelSpec, Sequential, location_of
 from .schedule import AnyStep, Choice, Loop, Planner, Region, Schedule, Step, Value, leaf
-from .window_update import WindowUpdate
 
 __all__ = ["Dump", "ModuleEmitter"]
 
@@ -131,7 +131,7 @@ class ModuleEmitter:
         maker = {output: step for step in steps for output in step.outputs}
         last_read = {value: k for k, step in enumerate(steps) for value in step.operands}
         for value in self.schedule.results:
-            while (updated := _updated(maker.get(value), value)) is not None:
+            while (updated := replaced_in(maker.get(value), value)) is not None:
                 step = maker[value]
                 free = updated in maker and updated not in self.locations and updated not in copied
                 if not free or steps[last_read[updated]] is not step or not step.in_place(0, updated):
@@ -151,7 +151,15 @@ class ModuleEmitter:
         self._emit(self.schedule.steps, [value for _, value in copies], sequences=True)
         for n, value in copies:
             self._copy(n, value)
-        self.aliases, self.read_before = self._aliases(copies)
+        self.aliases, self.read_before = input_output_aliases(
+            self.entry.parameters,
+            self.schedule,
+            copies,
+            self.result_shapes,
+            self.locations,
+            self._begun,
+            self._read_beside,
+        )
 
     def _emit(self, steps: Sequence[AnyStep], kept: Iterable[Value], sequences: bool = False) -> None:
         """The steps in order. Memory of what they make is free after its last reader, but of what is `kept`.
@@ -264,50 +272,6 @@ class ModuleEmitter:
         """The buffer assignment, for people; after `place`."""
         size = self.assignment.size
         return buffer_text(self._name, self.parameter_shapes, self.result_shapes, self.aliases, size, self._uses)
-
-    def _aliases(self, copies: list[tuple[int, Value]]) -> tuple[frozenset[tuple[int, int]], ...]:
-        """Which results may be written over which parameters: nothing may read the parameter afterwards.
-
-        And which parameters have been read when the first window is replaced that gives a result.
-        """
-        steps, copied = self.schedule.steps, {value for _, value in copies}
-        maker = {output: (k, m) for k, step in enumerate(steps) for m, output in enumerate(step.outputs)}
-        last_read = {value: k for k, step in enumerate(steps) for value in step.operands}
-        left_over = {n for n, _ in copies}
-        fitting: dict[int, list[tuple[int, int, int]]] = {}  # by bytes: the result, its step, which output
-        windows: list[tuple[int, int]] = []  # the result, the first step that is launched with its first update
-        for n, result in enumerate(self.schedule.results):
-            if n in left_over:
-                continue
-            k, m = maker[result]
-            if _updated(steps[k], result) is not None:
-                while (before := _updated(steps[k], steps[k].outputs[m])) is not None and before in maker:
-                    if self.locations.get(before) != self.locations[result]:
-                        break
-                    k, m = maker[before]
-                windows.append((n, self._begun.get(k, k)))
-            fitting.setdefault(self.result_shapes[n].nbytes, []).append((n, k, m))
-        found: set[tuple[int, int]] = set()
-        earlier: set[tuple[int, int]] = set()
-        for parameter in self.entry.parameters:
-            value: Value = (parameter, 0)
-            number = parameter.parameter_number
-            if value in copied or number is None:
-                continue
-            earlier.update((n, number) for n, k in windows if last_read.get(value, -1) < k)
-            for n, k, m in fitting.get(self.parameter_shapes[number].nbytes, ()):
-                alone = value not in self._read_beside.get(k, ())
-                if last_read.get(value, -1) <= k and alone and steps[k].in_place(m, value):
-                    found.add((n, number))
-        return frozenset(found), frozenset(earlier)
-
-
-def _updated(step: AnyStep | None, value: Value) -> Value | None:
-    """What a step replaces a window in, to give a value; None if it does something else."""
-    if not isinstance(step, Step) or len(step.outputs) != 1 or not isinstance(step.plan, WindowUpdate):
-        return None
-    number = step.plan.source.parameter_number
-    return None if number is None else step.operands[number]
 
 
 def _symbol(name: str) -> str:

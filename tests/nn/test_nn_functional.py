@@ -448,6 +448,22 @@ def test_pooling_of_integers():
 
 
 @pytest.mark.at_once(reason="errors that depend on values come when a recording runs")
+def test_cross_entropy_of_probabilities_is_the_negative_of_one_sum():
+    x, p = normal(4, 3, 5), np.abs(normal(4, 3, 5))
+    logs = x - np.log(np.exp(x).sum(1, keepdims=True))
+    given = mt.tensor(x), mt.tensor(p)
+    np.testing.assert_allclose(F.cross_entropy(*given, reduction="none").numpy(), -(logs * p).sum(1), rtol=1e-5)
+    np.testing.assert_allclose(F.cross_entropy(*given, reduction="sum").item(), -(logs * p).sum(), rtol=1e-5)
+    np.testing.assert_allclose(F.cross_entropy(*given).item(), -(logs * p).sum() / 20, rtol=1e-5)
+    # Of one class there is nothing to lose: -0.
+    for reduction in ("mean", "sum", "none"):
+        loss = F.cross_entropy(mt.zeros(4, 1), mt.ones(4, 1), reduction=reduction)
+        assert mt.signbit(loss).all(), reduction
+    assert F.cross_entropy(mt.zeros(0, 3), mt.zeros(0, 3)).isnan()
+    with pytest.raises(ValueError, match="few is not a valid value for reduction"):
+        F.cross_entropy(*given, reduction="few")
+
+
 def test_cross_entropy_ignores_an_index_by_default():
     x = normal(4, 3)
     logs = x - np.log(np.exp(x).sum(1, keepdims=True))

@@ -123,11 +123,14 @@ def _soft_cross_entropy(
     products = logs * target
     if weight is not None:
         products = products * _along(weight, logs, classes)
-    losses = -products.sum(classes)
-    if reduction != "mean":
-        return reduced(losses, reduction)
+    _check_reduction(reduction)
+    if reduction == "none":
+        return -products.sum(classes)
+    if reduction == "sum":
+        return -products.sum()
     # A batch of none has the mean NaN, and not a division of Python's by zero.
-    return losses.sum() / losses.numel() if losses.numel() else losses.mean()
+    count = products.numel() // logs.shape[classes] if logs.shape[classes] else 0
+    return -products.sum() / count if count else products.mean()
 
 
 def _rows(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,6 +1,6 @@
 // The ops that draw PyTorch's random numbers, each with what it takes of the generator. How numbers come of words is
 // PyTorch 2.13's way for the CPU (docs/numerics.md).
-#include "kernels/cpu/random/torch.h"
+#include "kernels/cpu/random/mt19937.h"
 
 #include <algorithm>
 #include <cmath>

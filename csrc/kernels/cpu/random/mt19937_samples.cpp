@@ -8,8 +8,8 @@
 
 #include "core/error.h"
 #include "dispatch/infer/pointwise.h"
+#include "kernels/cpu/random/mt19937.h"
 #include "kernels/cpu/random/samples.h"
-#include "kernels/cpu/random/torch.h"
 
 namespace mt::cpu {
 
