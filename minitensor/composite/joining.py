@@ -218,7 +218,7 @@ def split_with_sizes(input: Any, split_sizes: Sequence[int], dim: int = 0) -> tu
     if input.ndim == 0:
         raise RuntimeError("split expects at least a 1-dimensional tensor")
     d = normal_dim(dim, input.ndim)
-    n, sizes = input.shape[d], whole_sizes(split_sizes, "split_with_sizes", "split_sizes")
+    n, sizes = input.shape[d], list(whole_sizes(split_sizes, "split_with_sizes", "split_sizes"))
     for size in sizes:
         if size < 0:
             raise RuntimeError(

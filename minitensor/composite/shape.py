@@ -391,9 +391,10 @@ def rot90(input: Any, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
         raise RuntimeError(f"expected total rotation dims == 2, but got dims = {len(given)}")
     if rank < 2:
         raise RuntimeError(f"expected total dims >= 2, but got total dims = {rank}")
-    if given[0] == given[1] or abs(given[0] - given[1]) == rank:
-        raise RuntimeError(f"expected rotation dims to be different, but got dim0 = {given[0]} and dim1 = {given[1]}")
+    first, second = given
     given = tuple(normal_dim(d, rank) for d in given)
+    if given[0] == given[1]:
+        raise RuntimeError(f"expected rotation dims to be different, but got dim0 = {first} and dim1 = {second}")
     k %= 4
     if k == 0:
         return row_major(input)

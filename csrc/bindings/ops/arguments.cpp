@@ -119,13 +119,15 @@ struct Signature {
     }
     static bool required(const ArgSpec& spec) { return !spec.has_default && !spec.optional; }
 
+    // Of a private op what users call is named, which it is called after.
+    std::string called() const { return op.name.substr(op.name.front() == '_'); }
     [[noreturn]] void too_many(size_t given) const {
         size_t most = positional(), least = 0;
         for (const ArgSpec& spec : op.args) least += required(spec);
         std::string takes = least == most ? std::to_string(most) + " positional argument" + (most == 1 ? "" : "s")
                                           : "from " + std::to_string(least) + " to " + std::to_string(most) +
                                                 " positional arguments";
-        fail_type(op.name + "() takes " + takes + " but " + std::to_string(given) + (given == 1 ? " was" : " were") +
+        fail_type(called() + "() takes " + takes + " but " + std::to_string(given) + (given == 1 ? " was" : " were") +
                   " given");
     }
     [[noreturn]] void missing(PyObject* const* bound) const {
@@ -135,17 +137,17 @@ struct Signature {
             if (bound[i] || !required(op.args[i])) continue;
             names += (count++ ? ", \"" : "\"") + op.args[i].name + "\"";
         }
-        fail_type(op.name + "() missing " + std::to_string(count) + " required positional arguments: " + names);
+        fail_type(called() + "() missing " + std::to_string(count) + " required positional arguments: " + names);
     }
     [[noreturn]] void unexpected(const char* name) const {
-        fail_type(op.name + "() got an unexpected keyword argument '" + name + "'");
+        fail_type(called() + "() got an unexpected keyword argument '" + name + "'");
     }
     [[noreturn]] void repeated(const std::string& name) const {
-        fail_type(op.name + "() got multiple values for argument '" + name + "'");
+        fail_type(called() + "() got multiple values for argument '" + name + "'");
     }
     // `position` counts from 1; 0 for an argument that was given by name.
     [[noreturn]] void wrong_type(const ArgSpec& spec, size_t position, PyObject* object) const {
-        fail_type(op.name + "(): argument '" + spec.name + "'" +
+        fail_type(called() + "(): argument '" + spec.name + "'" +
                   (position ? " (position " + std::to_string(position) + ")" : "") + " must be " +
                   type_name(spec.type) + ", not " + type_text(object));
     }

@@ -88,6 +88,7 @@ PyRef item_of(PyObject* sequence, Py_ssize_t i, Py_ssize_t expected) {
 // `typed`: an array around it has said the dtype.
 void inspect(PyObject* data, size_t depth, Inferred& found, bool first, bool typed) {
     if (depth > kMaxDims) fail_value("too many dimensions");
+    if (first && depth > 0 && PyUnicode_Check(data)) fail_value("too many dimensions 'str'");  // texts of texts
     if (PyRef sequence = sequence_of(data)) {
         Py_ssize_t n = PySequence_Fast_GET_SIZE(sequence.get());
         if (first && depth == found.sizes.size()) found.sizes.push_back(n);

@@ -62,7 +62,8 @@ Ref<Tensor> basic_view(Tensor& source, PyObject* const* items, size_t count) {
             slice_bound(s->start, &start);
             slice_bound(s->stop, &end);
             slice_bound(s->step, &step);
-            if (step.i <= 0) fail_value("step must be greater than zero");
+            if (step.i == 0) fail_value("slice step cannot be zero");
+            if (step.i < 0) fail_value("step must be greater than zero");
             // PyTorch's x[:] is a slice, x[:, :] is not.
             if (count == 1 || !(start.is_none() && end.is_none() && step.i == 1))
                 current = call_op(*slice, {current.get()}, {value_of(dim), start, end, step});

@@ -101,12 +101,13 @@ PyObject* inplace(LazyOp& which, PyObject* a, PyObject* b) {
     });
 }
 
-PyObject* unary(LazyOp& which, PyObject* a) {
+PyObject* unary(LazyOp& which, PyObject* a, void (*check)(const Tensor&) = nullptr) {
     PyObject* result;
     if (may_override() && method_overridden(which.forward, &a, 1, nullptr, &result)) return result;
     return guarded([&]() -> PyObject* {
         Operand operand;
         operand.tensor = tensor_of(a);
+        if (check) check(*operand.tensor);
         Call call(ambient());
         call.op = &which.get();
         call.operands = &operand;
@@ -159,7 +160,14 @@ MT_BINARY_SLOT(gt, "gt", "lt", nullptr)
 MT_BINARY_SLOT(ge, "ge", "le", nullptr)
 MT_UNARY_SLOT(neg, "neg")
 MT_UNARY_SLOT(abs, "abs")
-MT_UNARY_SLOT(bitwise_not, "__invert__")
+
+// The operator's error is Python's, that of the function is about kernels.
+void check_invert(const Tensor& x) {
+    if (is_floating(x.dtype) || is_complex(x.dtype))
+        fail_type("~ (operator.invert) is only implemented on integer and Boolean-type tensors");
+}
+LazyOp op_bitwise_not{"bitwise_not", "__invert__", nullptr, nullptr};
+PyObject* slot_bitwise_not(PyObject* a) { return unary(op_bitwise_not, a, check_invert); }
 
 PyObject* slot_power(PyObject* a, PyObject* b, PyObject* modulus) {
     if (modulus != Py_None) Py_RETURN_NOTIMPLEMENTED;

@@ -221,7 +221,8 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
         raise RuntimeError("glu does not support scalars because halving size must be even")
     size = input.shape[dim]
     if size % 2:
-        raise RuntimeError(f"Halving dimension must be even, but dimension {dim} is size {size}")
+        place = dim % input.dim()
+        raise RuntimeError(f"Halving dimension must be even, but dimension {place} is size {size}")
     return input.narrow(dim, 0, size // 2) * offered.sigmoid(input.narrow(dim, size // 2, size // 2))
 
 
