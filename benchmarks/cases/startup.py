@@ -13,6 +13,17 @@ def _import(module):
     )
 
 
+@case("import of the alias for torch", at_most(3.0, "without_alias"))
+class ImportAlias:
+    @staticmethod
+    def minitensor():
+        return _import("minitensor.as_torch")
+
+    @staticmethod
+    def without_alias():
+        return _import("minitensor")
+
+
 @case("import", at_most(1.5, "numpy"))
 class Import:
     @staticmethod
