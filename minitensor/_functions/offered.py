@@ -112,9 +112,19 @@ gradient = checked(composite.differences.gradient)
 cdist = checked(composite.distance.cdist)
 pdist = checked(composite.distance.pdist)
 
+# composite.gamma
+mvlgamma = composite.gamma.mvlgamma
+polygamma = composite.gamma.polygamma
+
+# composite.gather_scatter
+gather = composite.gather_scatter.gather
+scatter = composite.gather_scatter._scatter
+scatter_add = composite.gather_scatter.scatter_add
+scatter_reduce = composite.gather_scatter.scatter_reduce
+take_along_dim = composite.gather_scatter.take_along_dim
+
 # composite.indexing
 argwhere = composite.indexing.argwhere
-gather = composite.indexing.gather
 index_add = composite.indexing.index_add
 index_copy = composite.indexing.index_copy
 index_fill = checked(composite.indexing.index_fill)
@@ -126,11 +136,7 @@ masked_scatter = checked(composite.indexing.masked_scatter)
 nonzero = composite.indexing.nonzero
 nonzero_static = composite.indexing.nonzero_static
 put = checked(composite.indexing.put)
-scatter = composite.indexing._scatter
-scatter_add = composite.indexing.scatter_add
-scatter_reduce = composite.indexing.scatter_reduce
 take = composite.indexing.take
-take_along_dim = composite.indexing.take_along_dim
 where = composite.indexing.where
 
 # composite.joining
@@ -263,9 +269,7 @@ ldexp = composite.pointwise.ldexp
 lerp = composite.pointwise.lerp
 logaddexp = composite.pointwise.logaddexp
 logit = composite.pointwise.logit
-mvlgamma = composite.pointwise.mvlgamma
 nan_to_num = composite.pointwise.nan_to_num
-polygamma = composite.pointwise.polygamma
 positive = checked(composite.pointwise.positive)
 prelu = composite.pointwise.prelu
 rad2deg = composite.pointwise.rad2deg
@@ -472,6 +476,12 @@ triu = ops.movement.triu
 unfold = ops.movement.unfold
 unsqueeze = ops.movement.unsqueeze
 
+# ops.nn.activation
+celu = ops.nn.activation.celu
+hardshrink = ops.nn.activation.hardshrink
+selu = ops.nn.activation.selu
+threshold = ops.nn.activation.threshold
+
 # ops.nn.softmax
 log_softmax = ops.nn.softmax.log_softmax
 softmax = ops.nn.softmax.softmax
@@ -491,7 +501,6 @@ asinh = ops.pointwise.asinh
 atan = ops.pointwise.atan
 atan2 = ops.pointwise.atan2
 atanh = ops.pointwise.atanh
-celu = ops.pointwise.celu
 copysign = ops.pointwise.copysign
 cos = ops.pointwise.cos
 cosh = ops.pointwise.cosh
@@ -503,7 +512,6 @@ fmin = ops.pointwise.fmin
 fmod = ops.pointwise.fmod
 frac = ops.pointwise.frac
 gcd = ops.pointwise.gcd
-hardshrink = ops.pointwise.hardshrink
 heaviside = ops.pointwise.heaviside
 hypot = ops.pointwise.hypot
 lcm = ops.pointwise.lcm
@@ -512,12 +520,10 @@ log1p = ops.pointwise.log1p
 log2 = ops.pointwise.log2
 logaddexp2 = ops.pointwise.logaddexp2
 nextafter = ops.pointwise.nextafter
-selu = ops.pointwise.selu
 sin = ops.pointwise.sin
 sinc = ops.pointwise.sinc
 sinh = ops.pointwise.sinh
 tan = ops.pointwise.tan
-threshold = ops.pointwise.threshold
 xlogy = ops.pointwise.xlogy
 
 # ops.reduction

@@ -11,6 +11,8 @@ from minitensor.composite import (
     diagonals,
     differences,
     distance,
+    gamma,
+    gather_scatter,
     indexing,
     joining,
     layout,

@@ -7,9 +7,10 @@ from typing import Any
 
 from minitensor import _C
 from minitensor.composite.dims import normal_dim, type_name
+from minitensor.composite.gather_scatter import REDUCTIONS, ordered_mode
 from minitensor.composite.layout import written_copy
 from minitensor.composite.numbers import number
-from minitensor.composite.registry import autocast, composite, overwritten, shortcut
+from minitensor.composite.registry import autocast, composite, in_place_method, overwritten, shortcut
 from minitensor.composite.shape import broadcast_shapes, broadcast_tensors, reshape
 from minitensor.ops import elementwise, index, mask, movement, scatter
 from minitensor.ops.creation import full
@@ -19,8 +20,6 @@ Tensor = _C.Tensor
 _in_place: dict[str, Callable[..., Any]] = {
     name: _C.inplace_form(op)
     for name, op in {
-        "scatter": scatter.scatter,
-        "scatter_add": scatter.scatter_add,
         "scatter_reduce": scatter.scatter_reduce_at,
         "index_add": index.index_add,
         "index_copy": index.index_copy,
@@ -28,154 +27,6 @@ _in_place: dict[str, Callable[..., Any]] = {
         "masked_fill": mask.masked_fill,
     }.items()
 }
-
-
-def _method(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Enters an in-place function, which is a method only."""
-    return composite(function=False)(function)
-
-
-# ---- one index an element
-
-
-@composite(out="exact")
-@shortcut("TiT", scatter.gather, order=(0, 2, 1))
-def gather(input: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Tensor:
-    """input[i][index[i][j]] for dim 1, and so on: the result has index's shape.
-
-    index has as many dimensions as input, is nowhere larger except along dim, and counts from the beginning. The
-    gradient is a sparse tensor of the elements that were named if `sparse_grad`.
-    """
-    if sparse_grad and _C.is_recorded(input):
-        from minitensor.sparse import lookups
-
-        return lookups.gather(input, dim, index)  # type: ignore[no-any-return]
-    return scatter.gather(input, index, dim)
-
-
-def _source(input: Any, index: Any, src: Any, value: Any) -> Any:
-    """What scatter writes: a tensor, or a number for all of index."""
-    given = src if src is not None else value
-    if isinstance(given, Tensor) and (src is not None or given.ndim):
-        return given
-    given = number(given, "scatter", "value")
-    if not isinstance(given, (int, float, complex)):
-        raise TypeError("scatter() needs src, a Tensor, or value, a number")
-    return movement.expand(full((1,) * index.ndim, given, dtype=input.dtype, device=input.device), index.shape)
-
-
-_SCATTER_REDUCTIONS = {"add": 0, "multiply": 1}
-_REDUCTIONS = {"sum": 0, "prod": 1, "mean": 2, "amax": 3, "amin": 4, "max": 3, "min": 4}
-
-
-def _mode(reduce: str, modes: dict[str, int], what: str) -> int:
-    if reduce not in modes:
-        raise RuntimeError(what)
-    return modes[reduce]
-
-
-def _ordered(input: Any, mode: int, what: str) -> int:
-    """The mode; complex numbers have no greatest."""
-    if mode > 2 and input.is_complex():
-        raise NotImplementedError(f"{what}() of the greatest or least is not implemented for {input.dtype}")
-    return mode
-
-
-def _scatter_call(
-    form: Callable[[str], Any], input: Any, dim: int, index: Any, src: Any, reduce: str | None, value: Any
-) -> Any:
-    if not isinstance(src, Tensor) and src is not None:
-        src, value = None, src
-    given = _source(input, index, src, value)
-    if reduce is None:
-        return form("scatter")(input, index, given, dim)
-    mode = _mode(reduce, _SCATTER_REDUCTIONS, "reduce argument must be either add or multiply.")
-    if mode == 0:
-        return form("scatter_add")(input, index, given, dim)
-    return form("scatter_reduce")(input, index, given, dim, mode, True)
-
-
-_plain: dict[str, Callable[..., Any]] = {
-    "scatter": scatter.scatter,
-    "scatter_add": scatter.scatter_add,
-    "scatter_reduce": scatter.scatter_reduce_at,
-}
-
-
-@composite(name="scatter", out="exact")
-def _scatter(
-    input: Any, dim: int, index: Any, src: Any = None, *, reduce: str | None = None, value: Any = None
-) -> Tensor:
-    """input with src, a tensor or a number, at the places that index names along dim.
-
-    With `reduce` "add" or "multiply" what was there is added or multiplied. Of several values for one place the last
-    one stays.
-    """
-    return _scatter_call(_plain.__getitem__, input, dim, index, src, reduce, value)
-
-
-@_method
-def scatter_(
-    input: Any, dim: int, index: Any, src: Any = None, *, reduce: str | None = None, value: Any = None
-) -> Tensor:
-    """`scatter` in place."""
-    return _scatter_call(_in_place.__getitem__, input, dim, index, src, reduce, value)
-
-
-@composite(out="exact")
-@autocast("", "widest")
-def scatter_add(input: Any, dim: int, index: Any, src: Any) -> Tensor:
-    """input with src added at the places that index names along dim, in the order of index."""
-    return scatter.scatter_add(input, index, src, dim)
-
-
-@_method
-def scatter_add_(input: Any, dim: int, index: Any, src: Any) -> Tensor:
-    """`scatter_add` in place."""
-    return _in_place["scatter_add"](input, index, src, dim)
-
-
-_BAD_REDUCTION = "reduce argument must be either sum, prod, mean, amax or amin, got {}."
-
-
-@composite(out="exact")
-def scatter_reduce(input: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True) -> Tensor:
-    """input with src combined into the places that index names along dim.
-
-    `reduce`: "sum", "prod", "mean", "amax" or "amin". Without `include_self` what was there has no part in it; places
-    that index doesn't name keep it all the same.
-    """
-    mode = _ordered(input, _mode(reduce, _REDUCTIONS, _BAD_REDUCTION.format(reduce)), "scatter_reduce")
-    if mode == 0 and include_self:
-        return scatter.scatter_add(input, index, src, dim)
-    return scatter.scatter_reduce_at(input, index, src, dim, mode, include_self)
-
-
-@_method
-def scatter_reduce_(input: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True) -> Tensor:
-    """`scatter_reduce` in place."""
-    mode = _ordered(input, _mode(reduce, _REDUCTIONS, _BAD_REDUCTION.format(reduce)), "scatter_reduce")
-    return _in_place["scatter_reduce"](input, index, src, dim, mode, include_self)
-
-
-@composite(out=True)
-def take_along_dim(input: Any, indices: Any, dim: int | None = None) -> Tensor:
-    """`gather` with broadcasting of the other dimensions; without dim, of all elements as a line."""
-    if dim is None:
-        return scatter.gather(reshape(input, -1), reshape(indices, -1), 0)
-    if input.ndim != indices.ndim:
-        raise RuntimeError(
-            "torch.take_along_dim(): input and indices should have the same number of dimensions, but got "
-            f"{input.ndim} dimensions for input, and {indices.ndim} dimensions for indices"
-        )
-    if indices.dtype is not _C.int64:
-        raise RuntimeError(f"torch.take_along_dim(): dtype of indices should be Long but got {type_name(indices)}")
-    d = normal_dim(dim, input.ndim)
-    shapes = [[n for i, n in enumerate(x.shape) if i != d] for x in (input, indices)]
-    shape = list(broadcast_shapes(*shapes))
-    wide = [movement.expand(x, (*shape[:d], x.shape[d], *shape[d:])) for x in (input, indices)]
-    # They may count from the end, and even further around.
-    return scatter.gather(wide[0], wide[1] % input.shape[d] if input.shape[d] else wide[1], d)
 
 
 # ---- one index a slice
@@ -277,7 +128,7 @@ def index_add(input: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) 
     return _index.index_add(input, index, _scaled(source, alpha), d)
 
 
-@_method
+@in_place_method
 def index_add_(input: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Tensor:
     """`index_add` in place."""
     index, d, source = _slices("index_add", input, dim, index, source)
@@ -292,7 +143,7 @@ def index_copy(input: Any, dim: int, index: Any, source: Any) -> Tensor:
     return _index.index_copy(input, index, source, d)
 
 
-@_method
+@in_place_method
 def index_copy_(input: Any, dim: int, index: Any, source: Any) -> Tensor:
     """`index_copy` in place."""
     index, d, source = _slices("index_copy", input, dim, index, source)
@@ -338,7 +189,7 @@ def index_fill(input: Any, dim: int, index: Any, value: Any) -> Tensor:
     return _in_place["index_put"](written_copy(input, places, value), places, value, dims, False, False)
 
 
-@_method
+@in_place_method
 def index_fill_(input: Any, dim: int, index: Any, value: Any) -> Tensor:
     """`index_fill` in place."""
     places, value, dims = _filling(input, dim, index, value)
@@ -353,7 +204,7 @@ def index_fill_(input: Any, dim: int, index: Any, value: Any) -> Tensor:
 def _spread(input: Any, dim: int, index: Any, source: Any, reduce: str) -> tuple[Any, ...]:
     if reduce not in ("prod", "mean", "amax", "amin"):
         raise RuntimeError(f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}.")
-    mode = _ordered(input, _REDUCTIONS[reduce], "index_reduce")
+    mode = ordered_mode(input, REDUCTIONS[reduce], "index_reduce")
     index, d, source = _slices("index_reduce", input, dim, index, source)
     place = [1] * source.ndim
     place[d] = index.numel()
@@ -366,7 +217,7 @@ def index_reduce(input: Any, dim: int, index: Any, source: Any, reduce: str, *, 
     return scatter.scatter_reduce_at(input, *_spread(input, dim, index, source, reduce), include_self)
 
 
-@_method
+@in_place_method
 def index_reduce_(input: Any, dim: int, index: Any, source: Any, reduce: str, *, include_self: bool = True) -> Tensor:
     """`index_reduce` in place."""
     return _in_place["scatter_reduce"](input, *_spread(input, dim, index, source, reduce), include_self)
@@ -416,7 +267,7 @@ def put(input: Any, index: Any, source: Any, accumulate: bool = False) -> Tensor
     return _put(input, index, source, accumulate)
 
 
-@_method
+@in_place_method
 def put_(input: Any, index: Any, source: Any, accumulate: bool = False) -> Tensor:
     """`put` in place."""
     return input.copy_(_put(overwritten(input, source), index, source, accumulate))
@@ -438,7 +289,7 @@ def index_put(input: Any, indices: Sequence[Any], values: Any, accumulate: bool 
     return index_put_(written_copy(input, values, *indices), indices, values, accumulate)
 
 
-@_method
+@in_place_method
 def index_put_(input: Any, indices: Sequence[Any], values: Any, accumulate: bool = False) -> Tensor:
     """`index_put` in place."""
     from minitensor._tensor.indexing import put_at

@@ -11,7 +11,7 @@ from minitensor import _C
 from minitensor.composite.dims import type_name
 from minitensor.composite.numbers import number, whole
 from minitensor.composite.registry import COMPOSITES, autocast, composite, overwritten, shortcut
-from minitensor.ops import ROWS, pointwise, special
+from minitensor.ops import ROWS, pointwise
 
 Tensor = _C.Tensor
 _in_place = {
@@ -38,7 +38,7 @@ def _whole(dtype: Any) -> bool:
     return not (dtype.is_floating_point or dtype.is_complex)
 
 
-def _floating(input: Any) -> Any:
+def floating(input: Any) -> Any:
     """The tensor, in the default dtype if it is of integers."""
     return input.to(_C.get_default_dtype()) if _whole(input.dtype) else input
 
@@ -371,7 +371,7 @@ _with_inplace("float_power", _float_power_)
 @composite(inplace=True, out=True, namespaces=("special",))
 def logit(input: Any, eps: float | None = None) -> Tensor:
     """log(x / (1 - x)), of x brought into [eps, 1 - eps] if eps is given."""
-    input = _floating(input)
+    input = floating(input)
     return pointwise._logit(input if eps is None else ROWS["clamp"].call(input, eps, 1 - eps))
 
 
@@ -380,69 +380,6 @@ def logit(input: Any, eps: float | None = None) -> Tensor:
 def expit(input: Any) -> Tensor:
     """`sigmoid` in scipy's name."""
     return input.sigmoid()
-
-
-# ---- gamma functions
-
-
-@composite(inplace=True, out=True, namespaces=("special",))
-def polygamma(n: Any, input: Any) -> Tensor:
-    """The derivative of order n of digamma; n = 0 is digamma. As a method: x.polygamma(n).
-
-    TypeError if n is no whole number, RuntimeError if it is negative.
-    """
-    if isinstance(n, Tensor):
-        n, input = input, n
-    if isinstance(n, bool) or not hasattr(n, "__index__"):
-        raise TypeError(f"polygamma(): argument 'n' (position 1) must be int, not {type(n).__name__}")
-    n = whole(n, "polygamma", "n")
-    if n < 0:
-        raise RuntimeError("polygamma(n, x) does not support negative n.")
-    if n and input.is_complex():
-        kernel = "trigamma" if n == 1 else "polygamma"
-        raise NotImplementedError(f"\"{kernel}\" not implemented for '{type_name(input)}'")
-    return special.digamma(input) if n == 0 else special.polygamma(_floating(input), n)
-
-
-@composite(inplace=True, out=True)
-def mvlgamma(input: Any, p: int) -> Tensor:
-    """The logarithm of the multivariate gamma function of dimension p."""
-    if p < 1:
-        raise RuntimeError("p has to be greater than or equal to 1")
-    input = _floating(input)
-    shifts = ROWS["arange"].call(0, p, 1, dtype=input.dtype) * -0.5
-    total = special.lgamma(input.unsqueeze(-1) + shifts).sum(-1)
-    return total + p * (p - 1) * (math.log(math.pi) / 4)
-
-
-@composite(method=False, function=False, out=True, namespaces=("special",))
-def multigammaln(input: Any, p: int) -> Tensor:
-    """`mvlgamma` in scipy's name."""
-    return mvlgamma(input, p)
-
-
-@composite(method=False, function=False, out=True, namespaces=("special",))
-def gammaln(input: Any) -> Tensor:
-    """`lgamma` in scipy's name."""
-    return special.lgamma(input)
-
-
-@composite(method=False, function=False, out=True, namespaces=("special",))
-def psi(input: Any) -> Tensor:
-    """`digamma` in scipy's name."""
-    return special.digamma(input)
-
-
-@composite(method=False, function=False, out=True, namespaces=("special",))
-def gammainc(input: Any, other: Any) -> Tensor:
-    """`igamma` in scipy's name."""
-    return special.igamma(input, other)
-
-
-@composite(method=False, function=False, out=True, namespaces=("special",))
-def gammaincc(input: Any, other: Any) -> Tensor:
-    """`igammac` in scipy's name."""
-    return special.igammac(input, other)
 
 
 # ---- special values
@@ -499,7 +436,7 @@ def isclose(input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, eq
         close = close | (input.isnan() & other.isnan())
     if rtol == 0 and atol == 0:
         return close
-    a, b = (_floating(input), _floating(other)) if _whole(input.dtype) else (input, other)
+    a, b = (floating(input), floating(other)) if _whole(input.dtype) else (input, other)
     difference = (a - b).abs()
     return close | (difference.isfinite() & (difference <= atol + (rtol * b).abs()))
 

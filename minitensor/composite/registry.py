@@ -11,7 +11,17 @@ from typing import Any, Literal, TypeVar
 from minitensor import _C
 from minitensor.ops.row import ROWS
 
-__all__ = ["COMPOSITES", "Composite", "LateSignature", "autocast", "composite", "overwritten", "shortcut", "with_out"]
+__all__ = [
+    "COMPOSITES",
+    "Composite",
+    "LateSignature",
+    "autocast",
+    "composite",
+    "in_place_method",
+    "overwritten",
+    "shortcut",
+    "with_out",
+]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -181,3 +191,8 @@ def _in_place(made: Callable[..., Any]) -> Callable[..., Any]:
     call.__doc__ = f"In place: {made.__doc__}"
     call.__signature__ = LateSignature(lambda: inspect.signature(made))  # type: ignore[attr-defined]
     return call
+
+
+def in_place_method(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Enters an in-place function, which is a method only."""
+    return composite(function=False)(function)

@@ -1,6 +1,7 @@
-"""Rows of neural networks: convolution, pooling, normalisation, recurrent layers, attention, embedding, losses."""
+"""Rows of neural networks: activations, convolution, pooling, norms, recurrent layers, attention, embedding, losses."""
 
 from minitensor.ops.nn import (
+    activation,
     attention,
     convolution,
     ctc,
@@ -13,6 +14,7 @@ from minitensor.ops.nn import (
 )
 
 __all__ = [
+    "activation",
     "attention",
     "convolution",
     "ctc",

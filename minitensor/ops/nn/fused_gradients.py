@@ -12,7 +12,8 @@ from typing import Any
 from minitensor._C import Op
 from minitensor.ops.creation import full
 from minitensor.ops.elementwise import exp, sigmoid, tanh, where
-from minitensor.ops.pointwise import GELU_CUBIC, GELU_ROOT, called, gelu_tangent
+from minitensor.ops.nn.activation import GELU_CUBIC, GELU_ROOT, gelu_tangent
+from minitensor.ops.pointwise import called
 from minitensor.ops.row import elementwise
 
 __all__: list[str] = []
