@@ -21,7 +21,8 @@ from tqdm import tqdm
 import minitensor  # noqa: F401  (first: MT_JIT_FLAGS may have it load the compiler)
 from minitensor_jit.codegen.cpu.target_machine import CpuTarget, host_target
 from minitensor_jit.codegen.emitter import math
-from minitensor_jit.codegen.llvm.ir_text import F32, F64, I64, PTR, VOID, Builder, Function, Module, Value, vector
+from minitensor_jit.codegen.llvm.ir_text import Builder, Function, Module
+from minitensor_jit.codegen.llvm.ir_types import F32, F64, I64, PTR, VOID, Value, vector
 from minitensor_jit.runtime.loaded_code import LoadedCode
 
 Array = NDArray[np.floating]

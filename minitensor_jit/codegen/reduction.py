@@ -20,7 +20,8 @@ from ..ir.size import NotSymbolic, Size
 from .emitter.elementwise import combine
 from .emitter.types import MEMORY, dtype_constant
 from .indexing.index import AffineExpr, Index, Space
-from .llvm.ir_text import Builder, Value, vector
+from .llvm.ir_text import Builder
+from .llvm.ir_types import Value, vector
 
 __all__ = ["LANES", "Reduction", "column_blocks", "fold_lanes", "fold_vectors", "reductions", "row_blocks"]
 

@@ -3,33 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
+from .builder_base import Dims, InstructionBuilder
 from .infer.infer_shape import ShapeError
-from .module import Attrs, Computation, Instruction, Literal
+from .module import Attrs, Computation, Instruction
 from .semantics.collective import Groups
 from .semantics.combiners import combiner
 from .semantics.window import ConvolutionDims, Window, WindowDim
 from .shape import AnyShape, Shape, TupleShape
 
 __all__ = ["WholeArrays"]
-
-Dims = Sequence[int]
-
-
-class _Emits(Protocol):
-    def emit(
-        self,
-        opcode: str,
-        operands: Sequence[Instruction] = (),
-        attrs: Attrs | None = None,
-        *,
-        shape: AnyShape | None = None,
-        literal: Literal | None = None,
-        parameter_number: int | None = None,
-        name: str | None = None,
-    ) -> Instruction:
-        """Appends any instruction."""
 
 
 def _exchange(channel_id: int, groups: Groups, flat: bool = False) -> Attrs:
@@ -39,20 +22,20 @@ def _exchange(channel_id: int, groups: Groups, flat: bool = False) -> Attrs:
     return attrs
 
 
-class WholeArrays:
+class WholeArrays(InstructionBuilder):
     """The part of `Builder` for opcodes that are neither elementwise nor movement."""
 
     # ---- windows
 
     def reduce_window(
-        self: _Emits, x: Instruction, init: Instruction, window: Window, kind: str | Computation = "add"
+        self, x: Instruction, init: Instruction, window: Window, kind: str | Computation = "add"
     ) -> Instruction:
         """Combines the elements under each place of a window, from the scalar `init`; `kind` is as for reduce."""
         to_apply = kind if isinstance(kind, Computation) else combiner(kind, x.dtype)
         return self.emit("reduce-window", (x, init), {"window": window, "to_apply": to_apply})
 
     def select_and_scatter(
-        self: _Emits,
+        self,
         x: Instruction,
         source: Instruction,
         init: Instruction,
@@ -66,7 +49,7 @@ class WholeArrays:
         return self.emit("select-and-scatter", (x, source, init), attrs)
 
     def convolution(
-        self: _Emits,
+        self,
         lhs: Instruction,
         rhs: Instruction,
         *,
@@ -89,16 +72,16 @@ class WholeArrays:
 
     # ---- linear algebra, order, random bits
 
-    def fft(self: _Emits, x: Instruction, fft_type: str, fft_length: Dims) -> Instruction:
+    def fft(self, x: Instruction, fft_type: str, fft_length: Dims) -> Instruction:
         """The transform over the last dimensions; `fft_type` is FFT, IFFT, RFFT or IRFFT."""
         return self.emit("fft", (x,), {"fft_type": fft_type, "fft_length": tuple(fft_length)})
 
-    def cholesky(self: _Emits, x: Instruction, *, lower: bool = True) -> Instruction:
+    def cholesky(self, x: Instruction, *, lower: bool = True) -> Instruction:
         """The triangular factor of positive definite matrices; NaN where there is none."""
         return self.emit("cholesky", (x,), {"lower": lower})
 
     def triangular_solve(
-        self: _Emits,
+        self,
         a: Instruction,
         b: Instruction,
         *,
@@ -116,11 +99,11 @@ class WholeArrays:
         }
         return self.emit("triangular-solve", (a, b), attrs)
 
-    def topk(self: _Emits, x: Instruction, k: int, *, largest: bool = True) -> Instruction:
+    def topk(self, x: Instruction, k: int, *, largest: bool = True) -> Instruction:
         """The tuple of the k largest elements of each row, in order, and of their positions (s32)."""
         return self.emit("topk", (x,), {"k": k, "largest": largest})
 
-    def rng_bit_generator(self: _Emits, state: Instruction, bits: Shape, algorithm: str = "rng_default") -> Instruction:
+    def rng_bit_generator(self, state: Instruction, bits: Shape, algorithm: str = "rng_default") -> Instruction:
         """The tuple of the next state and an array of random bits."""
         shape = TupleShape((state.shape, bits))
         return self.emit("rng-bit-generator", (state,), {"algorithm": algorithm}, shape=shape)
@@ -128,7 +111,7 @@ class WholeArrays:
     # ---- collectives
 
     def all_reduce(
-        self: _Emits, x: Instruction, kind: str | Computation, groups: Groups, *, channel_id: int = 1
+        self, x: Instruction, kind: str | Computation, groups: Groups, *, channel_id: int = 1
     ) -> Instruction:
         """x combined with that of the other devices of the group, in the group's order; `kind` is as for reduce.
 
@@ -137,13 +120,13 @@ class WholeArrays:
         to_apply = kind if isinstance(kind, Computation) else combiner(kind, x.dtype)
         return self.emit("all-reduce", (x,), {**_exchange(channel_id, groups, True), "to_apply": to_apply})
 
-    def all_gather(self: _Emits, x: Instruction, dimension: int, groups: Groups, *, channel_id: int = 1) -> Instruction:
+    def all_gather(self, x: Instruction, dimension: int, groups: Groups, *, channel_id: int = 1) -> Instruction:
         """The group's arrays one after the other along a dimension."""
         attrs = _exchange(channel_id, groups, True)
         return self.emit("all-gather", (x,), {**attrs, "dimensions": (dimension,)})
 
     def reduce_scatter(
-        self: _Emits,
+        self,
         x: Instruction,
         kind: str | Computation,
         dimension: int,
@@ -156,30 +139,30 @@ class WholeArrays:
         attrs = {**_exchange(channel_id, groups, True), "dimensions": (dimension,), "to_apply": to_apply}
         return self.emit("reduce-scatter", (x,), attrs)
 
-    def all_to_all(self: _Emits, x: Instruction, dimension: int, groups: Groups, *, channel_id: int = 1) -> Instruction:
+    def all_to_all(self, x: Instruction, dimension: int, groups: Groups, *, channel_id: int = 1) -> Instruction:
         """The device's part, along a dimension, of each array of the group, one after the other."""
         return self.emit("all-to-all", (x,), {**_exchange(channel_id, groups), "dimensions": (dimension,)})
 
-    def collective_permute(self: _Emits, x: Instruction, pairs: Groups, *, channel_id: int = 1) -> Instruction:
+    def collective_permute(self, x: Instruction, pairs: Groups, *, channel_id: int = 1) -> Instruction:
         """What the device that is paired with this one as its target has; zeros where none is."""
         return self.emit("collective-permute", (x,), {"channel_id": channel_id, "source_target_pairs": pairs})
 
-    def collective_broadcast(self: _Emits, x: Instruction, groups: Groups, *, channel_id: int = 1) -> Instruction:
+    def collective_broadcast(self, x: Instruction, groups: Groups, *, channel_id: int = 1) -> Instruction:
         """What the first device of the group has."""
         return self.emit("collective-broadcast", (x,), _exchange(channel_id, groups))
 
-    def partition_id(self: _Emits) -> Instruction:
+    def partition_id(self) -> Instruction:
         """The number of the partition that runs the module, u32."""
         return self.emit("partition-id")
 
     # ---- control flow and calls
 
-    def while_(self: _Emits, state: Instruction, condition: Computation, body: Computation) -> Instruction:
+    def while_(self, state: Instruction, condition: Computation, body: Computation) -> Instruction:
         """The first state of `state`, `body(state)`, ... for which the condition is false."""
         return self.emit("while", (state,), {"condition": condition, "body": body})
 
     def conditional(
-        self: _Emits, index: Instruction, branches: Sequence[Computation], operands: Sequence[Instruction]
+        self, index: Instruction, branches: Sequence[Computation], operands: Sequence[Instruction]
     ) -> Instruction:
         """What branch `index` (the last one if out of range) gives; of a pred, the true one is first."""
         if index.shape == Shape("pred"):
@@ -190,13 +173,13 @@ class WholeArrays:
             attrs = {"branch_computations": tuple(branches)}
         return self.emit("conditional", (index, *operands), attrs)
 
-    def map(self: _Emits, function: Computation, *operands: Instruction) -> Instruction:
+    def map(self, function: Computation, *operands: Instruction) -> Instruction:
         """A function of scalars, applied element by element."""
         dimensions = tuple(range(len(operands[0].dims))) if operands else ()
         return self.emit("map", operands, {"dimensions": dimensions, "to_apply": function})
 
     def custom_call(
-        self: _Emits, target: str, operands: Sequence[Instruction], shape: AnyShape, backend_config: str = ""
+        self, target: str, operands: Sequence[Instruction], shape: AnyShape, backend_config: str = ""
     ) -> Instruction:
         """What the function registered for `target` gives."""
         attrs: Attrs = {"custom_call_target": target}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from runtime_table import check
 
-from minitensor_jit.codegen.llvm.ir_text import F32, F64, constant, float_bits
+from minitensor_jit.codegen.llvm.ir_types import F32, F64, constant, float_bits
 from minitensor_jit.ir.semantics.combiners import combiner
 from minitensor_jit.ir.shape import Shape
 

@@ -4,8 +4,9 @@ import numpy as np
 from runtime_table import Runtime, agree, run, values
 
 from minitensor_jit.codegen.cpu.compiler import Options, compile_module
-from minitensor_jit.codegen.llvm.ir_text import I1, PTR, VOID, Function, Module, constant
 from minitensor_jit.codegen.llvm.ir_text import Builder as LlvmBuilder
+from minitensor_jit.codegen.llvm.ir_text import Function, Module
+from minitensor_jit.codegen.llvm.ir_types import I1, PTR, VOID, constant
 from minitensor_jit.ir.analysis.fingerprint import fingerprint
 from minitensor_jit.ir.builder import Builder
 from minitensor_jit.ir.evaluate.evaluator import evaluate

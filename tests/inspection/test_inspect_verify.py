@@ -11,6 +11,7 @@ from recording import recorded
 
 import minitensor as mt
 from minitensor_jit.codegen.emitter import elementwise
+from minitensor_jit.codegen.emitter.types import constant_like
 from minitensor_jit.errors import MismatchError
 from minitensor_jit.inspect.numerics.verify import Verifier, counts, difference
 
@@ -21,7 +22,7 @@ def wrong_addition(monkeypatch):
     right = elementwise.ELEMENTWISE["add"]
 
     def wrong(b, i, x):
-        return b.fmul(right(b, i, x), elementwise._const(x[0], 1.0000001)) if i.dtype == "f32" else right(b, i, x)
+        return b.fmul(right(b, i, x), constant_like(x[0], 1.0000001)) if i.dtype == "f32" else right(b, i, x)
 
     monkeypatch.setitem(elementwise.ELEMENTWISE, "add", wrong)
     mt.jit.cache_clear()

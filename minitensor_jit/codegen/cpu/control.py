@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from ...runtime.buffer_assignment import Location
 from ..control import ControlFlow
 from ..emitter.loops import i64
-from ..llvm.ir_text import I1, I8, I32, I64, PTR, VOID, constant
-from ..llvm.ir_text import Value as Register
+from ..llvm.ir_types import I1, I8, I32, I64, PTR, VOID, constant
+from ..llvm.ir_types import Value as Register
 from ..schedule import Choice, Loop, Value, leaf
 from .unit import Unit
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from ...runtime.buffer_assignment import Location
 from ..emitter.loops import i64
 from ..kernel_spec import Binding, KernelSpec, Plan
-from ..llvm.ir_text import I64, PTR, VOID, Function
+from ..llvm.ir_text import Function
+from ..llvm.ir_types import I64, PTR, VOID
 from .kernels.flat_loop import FlatLoop
 from .tables import emit_table
 from .unit import Unit

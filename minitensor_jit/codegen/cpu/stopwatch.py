@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from ...runtime.kernel_counters import KernelCounter, ModuleCounters
 from ..emitter.loops import i64
 from ..kernel_spec import KernelSpec, flops_of, source_ops
-from ..llvm.ir_text import I64, Builder, Function, Value
+from ..llvm.ir_text import Builder, Function
+from ..llvm.ir_types import I64, Value
 from .unit import Location, Unit
 
 __all__ = ["Stopwatch"]

@@ -6,7 +6,8 @@ import struct
 from collections.abc import Sequence
 
 from ...runtime.buffer_assignment import Location
-from ..llvm.ir_text import I8, I64, PTR, VOID, Builder, Function, Value
+from ..llvm.ir_text import Builder, Function
+from ..llvm.ir_types import I8, I64, PTR, VOID, Value
 from .unit import Unit
 
 __all__ = ["emit_table"]

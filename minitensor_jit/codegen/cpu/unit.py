@@ -14,7 +14,8 @@ from ..abi import PARALLEL_FOR
 from ..emitter.elemental import Emitter
 from ..indexing.index import Space
 from ..kernel_spec import KernelSpec, reachable
-from ..llvm.ir_text import I8, I32, I64, PTR, VOID, Block, Builder, Function, Module, Value, constant
+from ..llvm.ir_text import Block, Builder, Function, Module
+from ..llvm.ir_types import I8, I32, I64, PTR, VOID, Value, constant
 from .target_machine import CpuTarget
 
 __all__ = ["FlatKernel", "Options", "Unit"]

@@ -16,8 +16,10 @@ from ...ir.opcode import Trait, is_elementwise, opcodes_with
 from ..errors import CompileError
 from ..indexing.index import AffineExpr, Index, Space
 from ..indexing.movement import Condition, concatenate_offsets, operand_indices, pad_conditions, update_conditions
-from ..llvm.ir_text import I32, Function, Value, vector
-from .elementwise import ELEMENTWISE, convert
+from ..llvm.ir_text import Function
+from ..llvm.ir_types import I32, Value, vector
+from .conversion import convert
+from .elementwise import ELEMENTWISE
 from .memory_emitter import MemoryEmitter
 from .scope import UNGUARDED
 from .types import dtype_constant

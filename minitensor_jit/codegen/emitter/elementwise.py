@@ -13,33 +13,16 @@ from typing import Final
 from ...ir.decision import Decision
 from ...ir.library import loop_of
 from ...ir.module import Instruction
-from ...ir.narrow import NARROW, WIDER
 from ...ir.opcode import OPCODES, has_native_range
 from ...ir.shape import DTYPES
-from ...ir.small_types import SMALL_INTEGERS, integer_limits
-from ..llvm.ir_text import (  # fmt: skip
-    F16,
-    F32,
-    I1,
-    I8,
-    I16,
-    I32,
-    I64,
-    PTR,
-    VOID,
-    Builder,
-    Pair,
-    Type,
-    Value,
-    constant,
-    mangle,
-    vector,
-)
+from ..llvm.ir_text import Builder
+from ..llvm.ir_types import I1, I8, I32, I64, PTR, VOID, Pair, Type, Value, constant, mangle, vector
 from . import math
-from .small_types import single_to_small_float, small_float_to_single, small_integer
-from .types import MEMORY, PARTS, REGISTER, register_type
+from .complex_arithmetic import COMPLEX_ARITHMETIC, complex_divide
+from .conversion import convert
+from .types import MEMORY, PARTS, REGISTER, constant_like, parts, register_type
 
-__all__ = ["ELEMENTWISE", "combine", "convert", "safe_divisor", "supports"]
+__all__ = ["ELEMENTWISE", "combine", "safe_divisor", "supports"]
 
 Rule = Callable[[Builder, Instruction, Sequence[Value]], Value]
 
@@ -49,16 +32,7 @@ def _kind(i: Instruction) -> str:
     return DTYPES[i.operands[0].dtype].kind
 
 
-def _const(like: Value, value: float | int) -> Value:
-    return constant(like.type, value)
-
-
 # ---- one operand
-
-
-def _parts(x: Value) -> tuple[Value, Value]:
-    assert isinstance(x, Pair)
-    return x.re, x.im
 
 
 def _abs(b: Builder, i: Instruction, x: Sequence[Value]) -> Value:
@@ -67,27 +41,27 @@ def _abs(b: Builder, i: Instruction, x: Sequence[Value]) -> Value:
         return b.intrinsic("llvm.fabs", a)
     if _kind(i) == "u":
         return a
-    return b.select(b.icmp_signed("<", a, _const(a, 0)), b.neg(a), a)
+    return b.select(b.icmp_signed("<", a, constant_like(a, 0)), b.neg(a), a)
 
 
 def _negate(b: Builder, i: Instruction, x: Sequence[Value]) -> Value:
     if _kind(i) == "c":
-        re, im = _parts(x[0])
+        re, im = parts(x[0])
         return Pair(b.fneg(re), b.fneg(im))
     return b.fneg(x[0]) if _kind(i) == "f" else b.neg(x[0])
 
 
 def _sign(b: Builder, i: Instruction, x: Sequence[Value]) -> Value:
     a = x[0]
-    zero = _const(a, 0)
+    zero = constant_like(a, 0)
     if _kind(i) == "f":
         # A zero keeps its sign, a NaN stays.
         keep = b.fcmp_unordered("==", a, zero)
-        return b.select(keep, a, b.intrinsic("llvm.copysign", _const(a, 1.0), a))
-    one = _const(a, 1)
+        return b.select(keep, a, b.intrinsic("llvm.copysign", constant_like(a, 1.0), a))
+    one = constant_like(a, 1)
     if _kind(i) == "u":
         return b.select(b.icmp_unsigned("==", a, zero), zero, one)
-    return b.select(b.icmp_signed("<", a, zero), _const(a, -1), b.select(b.icmp_signed(">", a, zero), one, zero))
+    return b.select(b.icmp_signed("<", a, zero), constant_like(a, -1), b.select(b.icmp_signed(">", a, zero), one, zero))
 
 
 def _float_intrinsic(name: str) -> Rule:
@@ -95,11 +69,11 @@ def _float_intrinsic(name: str) -> Rule:
 
 
 def _is_finite(b: Builder, i: Instruction, x: Sequence[Value]) -> Value:
-    return b.fcmp_ordered("<", b.intrinsic("llvm.fabs", x[0]), _const(x[0], float("inf")))
+    return b.fcmp_ordered("<", b.intrinsic("llvm.fabs", x[0]), constant_like(x[0], float("inf")))
 
 
 def _rsqrt(b: Builder, i: Instruction, x: Sequence[Value]) -> Value:
-    return b.fdiv(_const(x[0], 1.0), b.intrinsic("llvm.sqrt", x[0]))
+    return b.fdiv(constant_like(x[0], 1.0), b.intrinsic("llvm.sqrt", x[0]))
 
 
 def _math(function: Callable[[Builder, Value], Value]) -> Rule:
@@ -122,196 +96,25 @@ def _reduce_precision(b: Builder, i: Instruction, x: Sequence[Value]) -> Value:
     if mantissa < mantissa_bits:
         cut = mantissa_bits - mantissa
         bits = b.bitcast(a, word)
-        last = b.and_(b.lshr(bits, _const(bits, cut)), _const(bits, 1))
-        raised = b.add(bits, b.add(last, _const(bits, (1 << (cut - 1)) - 1)))
-        result = b.bitcast(b.and_(raised, _const(bits, -(1 << cut))), a.type)
+        last = b.and_(b.lshr(bits, constant_like(bits, cut)), constant_like(bits, 1))
+        raised = b.add(bits, b.add(last, constant_like(bits, (1 << (cut - 1)) - 1)))
+        result = b.bitcast(b.and_(raised, constant_like(bits, -(1 << cut))), a.type)
     if exponent < exponent_bits:
         bias = (1 << (exponent - 1)) - 1
         size_of = b.intrinsic("llvm.fabs", result)
 
         def signed(value: float) -> Value:
-            return b.intrinsic("llvm.copysign", _const(a, value), a)
+            return b.intrinsic("llvm.copysign", constant_like(a, value), a)
 
         # The largest finite number has the exponent `bias`; the smallest normal one 1 - bias.
-        large = b.fcmp_ordered(">=", size_of, _const(a, 2.0 ** (bias + 1)))
-        small = b.fcmp_ordered("<", size_of, _const(a, 2.0 ** (1 - bias)))
+        large = b.fcmp_ordered(">=", size_of, constant_like(a, 2.0 ** (bias + 1)))
+        small = b.fcmp_ordered("<", size_of, constant_like(a, 2.0 ** (1 - bias)))
         result = b.select(large, signed(float("inf")), b.select(small, signed(0.0), result))
     return b.select(b.fcmp_unordered("uno", a, a), a, result)
 
 
 def _bitcast(b: Builder, i: Instruction, x: Sequence[Value]) -> Value:
     return b.bitcast(x[0], register_type(i.dtype, x[0].lanes))
-
-
-def convert(b: Builder, x: Value, source: str, target: str, *, native: bool = True) -> Value:
-    """The value in another dtype. Floats out of an integer's range give what `docs/numerics.md` says.
-
-    If not `native`, they give the nearest integer.
-    """
-    if source == target:
-        return x
-    if source in PARTS:
-        re, im = _parts(x)
-        if target in PARTS:
-            return Pair(convert(b, re, PARTS[source], PARTS[target]), convert(b, im, PARTS[source], PARTS[target]))
-        if target == "pred":
-            zero = _const(re, 0)
-            return b.or_(b.fcmp_unordered("!=", re, zero), b.fcmp_unordered("!=", im, zero))
-        return convert(b, re, PARTS[source], target)
-    if target in PARTS:
-        re = convert(b, x, source, PARTS[target])
-        return Pair(re, _const(re, 0))
-    if source in SMALL_INTEGERS:
-        return convert(b, small_integer(b, x, source), WIDER[source][0] + "8", target)
-    if source in WIDER:
-        wide = _widen(b, x, source) if source in NARROW else small_float_to_single(b, x, source)
-        return convert(b, wide, "f32", target, native=native)
-    if target in SMALL_INTEGERS and DTYPES[source].kind != "f":
-        byte = WIDER[target][0] + "8"
-        return (
-            small_integer(b, convert(b, x, source, byte), target)
-            if source != "pred"
-            else b.zext(x, vector(I8, x.lanes))
-        )
-    if target in WIDER and target not in SMALL_INTEGERS:
-        single = convert(b, x, source, "f32")
-        return _narrow(b, single, target) if target in NARROW else single_to_small_float(b, single, target)
-    from_kind, to_kind = DTYPES[source].kind, DTYPES[target].kind
-    type_ = register_type(target, x.lanes)
-    if to_kind == "b":
-        if from_kind == "f":
-            return b.fcmp_unordered("!=", x, _const(x, 0))
-        return b.icmp_unsigned("!=", x, _const(x, 0))
-    if from_kind == "f":
-        if to_kind == "f":
-            return b.fpext(x, type_) if target == "f64" else b.fptrunc(x, type_)
-        return _float_to_int(b, x, target) if native and target not in SMALL_INTEGERS else _saturate(b, x, target)
-    if to_kind == "f":
-        return b.sitofp(x, type_) if from_kind == "i" else b.uitofp(x, type_)
-    have = 1 if from_kind == "b" else 8 * DTYPES[source].itemsize
-    want = 8 * DTYPES[target].itemsize
-    if want == have:
-        return x
-    if want < have:
-        return b.trunc(x, type_)
-    return b.sext(x, type_) if from_kind == "i" else b.zext(x, type_)
-
-
-def _float_to_int(b: Builder, x: Value, target: str) -> Value:
-    if target == "u64":
-        # The upper half does not fit int64: shift it down and set the top bit afterwards.
-        half = _const(x, 2.0**63)
-        high = b.fcmp_ordered(">=", x, half)
-        low = _truncate(b, b.select(high, b.fsub(x, half), x), 64)
-        return b.select(high, b.xor(low, constant(low.type, -(2**63))), low)
-    # By way of the type that the core computes in.
-    bits = 32 if target in ("s8", "s16", "u16", "s32") else 64
-    wide = _truncate(b, x, bits)
-    return wide if target in ("s32", "s64") else b.trunc(wide, register_type(target, x.lanes))
-
-
-def _saturate(b: Builder, x: Value, target: str) -> Value:
-    """Truncation; what does not fit gives the nearest integer, and NaN zero."""
-    low, high = integer_limits(target)  # -low and high + 1 are powers of two, exact in both float types
-    below, above = b.fcmp_ordered("<", x, _const(x, float(low))), b.fcmp_ordered(">=", x, _const(x, float(high + 1)))
-    fits = b.and_(b.fcmp_ordered(">=", x, _const(x, float(low))), b.fcmp_ordered("<", x, _const(x, float(high + 1))))
-    whole = _float_to_int(b, b.select(fits, x, _const(x, 0)), target)
-    full = high == 2 ** (8 * DTYPES[target].itemsize) - 1  # all bits set
-    least, most = constant(whole.type, low), constant(whole.type, -1 if full else high)
-    return b.select(below, least, b.select(above, most, whole))
-
-
-def _widen(b: Builder, x: Value, dtype: str) -> Value:
-    """The bits of a float16 or bfloat16 as a float32."""
-    single, word = vector(F32, x.lanes), vector(I32, x.lanes)
-    if dtype == "bf16":
-        wide = b.zext(x, word)
-        return b.bitcast(b.shl(wide, _const(wide, 16)), single)
-    if b.module.has_half_conversion:
-        return b.fpext(b.bitcast(x, vector(F16, x.lanes)), single)
-    wide = b.zext(x, word)
-    sign = b.shl(b.and_(wide, _const(wide, 0x8000)), _const(wide, 16))
-    a = b.shl(b.and_(wide, _const(wide, 0x7FFF)), _const(wide, 13))
-    # As a float its exponent is short by 112; the product is exact, for denormals too.
-    number = b.bitcast(b.fmul(b.bitcast(a, single), constant(single, 2.0**112)), word)
-    special = b.or_(a, _const(a, 0x7F800000))
-    number = b.select(b.icmp_unsigned(">=", a, _const(a, 0x0F800000)), special, number)
-    return b.bitcast(b.or_(sign, number), single)
-
-
-def _narrow(b: Builder, x: Value, dtype: str) -> Value:
-    """The bits of a float32 rounded to float16 or bfloat16, to nearest even."""
-    single, word, short = vector(F32, x.lanes), vector(I32, x.lanes), vector(I16, x.lanes)
-    if dtype == "f16" and b.module.has_half_conversion:
-        return b.bitcast(b.fptrunc(x, vector(F16, x.lanes)), short)
-    bits = b.bitcast(x, word)
-    if dtype == "bf16":
-        odd = b.and_(b.lshr(bits, _const(bits, 16)), _const(bits, 1))
-        rounded = b.lshr(b.add(b.add(bits, odd), _const(bits, 0x7FFF)), _const(bits, 16))
-        return b.trunc(b.select(b.fcmp_unordered("uno", x, x), _const(bits, 0x7FC0), rounded), short)
-    sign = b.and_(b.lshr(bits, _const(bits, 16)), _const(bits, 0x8000))
-    a = b.and_(bits, _const(bits, 0x7FFFFFFF))
-    small = b.icmp_unsigned("<", a, _const(a, 0x38800000))
-    # Below the smallest normal half, adding 0.5 leaves the rounded multiple of 2^-24 in the lowest bits.
-    shifted = b.fadd(b.bitcast(b.select(small, a, _const(a, 0)), single), constant(single, 0.5))
-    tiny = b.sub(b.bitcast(shifted, word), _const(a, 0x3F000000))
-    odd = b.and_(b.lshr(a, _const(a, 13)), _const(a, 1))
-    normal = b.lshr(b.add(b.add(a, _const(a, 0xC8000FFF - (1 << 32))), odd), _const(a, 13))
-    is_nan = b.icmp_unsigned(">", a, _const(a, 0x7F800000))
-    special = b.select(is_nan, _const(a, 0x7E00), _const(a, 0x7C00))
-    huge = b.icmp_unsigned(">=", a, _const(a, 0x477FF000))
-    number = b.select(huge, special, b.select(small, tiny, normal))
-    return b.trunc(b.or_(sign, number), short)
-
-
-def _truncate(b: Builder, x: Value, bits: int) -> Value:
-    """Truncation to int32 or int64; the smallest integer for NaN and for what does not fit."""
-    type_ = register_type(f"s{bits}", x.lanes)
-    limit = 2.0 ** (bits - 1)
-    # The limits are exact in both float types. Values in (-limit - 1, -limit) truncate to the smallest integer anyway.
-    fits = b.and_(b.fcmp_ordered(">=", x, _const(x, -limit)), b.fcmp_ordered("<", x, _const(x, limit)))
-    whole = b.fptosi(b.select(fits, x, _const(x, 0)), type_)
-    return b.select(fits, whole, constant(type_, -(2 ** (bits - 1))))
-
-
-# ---- complex numbers, as docs/numerics.md says
-
-
-def _complex_add(b: Builder, x: Value, y: Value) -> Value:
-    (a, ai), (c, ci) = _parts(x), _parts(y)
-    return Pair(b.fadd(a, c), b.fadd(ai, ci))
-
-
-def _complex_subtract(b: Builder, x: Value, y: Value) -> Value:
-    (a, ai), (c, ci) = _parts(x), _parts(y)
-    return Pair(b.fsub(a, c), b.fsub(ai, ci))
-
-
-def _complex_multiply(b: Builder, x: Value, y: Value) -> Value:
-    (a, ai), (c, ci) = _parts(x), _parts(y)
-    re = b.fsub(b.fmul(a, c), b.fmul(ai, ci))
-    return Pair(re, b.fadd(b.fmul(a, ci), b.fmul(ai, c)))
-
-
-def _complex_divide(b: Builder, x: Value, y: Value) -> Value:
-    """Smith's method: a divisor with the larger part p and the other part q divides as p + q * (q / p)."""
-    (a, ai), (c, ci) = _parts(x), _parts(y)
-    size, size_i = b.intrinsic("llvm.fabs", c), b.intrinsic("llvm.fabs", ci)
-    by_real = b.fcmp_ordered(">=", size, size_i)
-    large, small = b.select(by_real, c, ci), b.select(by_real, ci, c)
-    ratio = b.fdiv(small, large)
-    scale = b.fdiv(_const(c, 1.0), b.fadd(large, b.fmul(small, ratio)))
-    # (a + ai * ratio, ai - a * ratio) or (a * ratio + ai, ai * ratio - a)
-    first, second = b.select(by_real, a, ai), b.select(by_real, ai, a)
-    re = b.fmul(b.fadd(first, b.fmul(second, ratio)), scale)
-    along, across = b.select(by_real, ai, b.fmul(ai, ratio)), b.select(by_real, b.fmul(a, ratio), a)
-    im = b.fmul(b.fsub(along, across), scale)
-    zero = b.fcmp_ordered("==", size, _const(c, 0))
-    none = b.and_(zero, b.fcmp_ordered("==", size_i, _const(c, 0)))
-    return Pair(b.select(none, b.fdiv(a, size), re), b.select(none, b.fdiv(ai, size_i), im))
-
-
-_COMPLEX: Final = {"add": _complex_add, "subtract": _complex_subtract, "multiply": _complex_multiply}
 
 
 # ---- two operands
@@ -321,7 +124,7 @@ def _arithmetic(float_op: str, int_op: str, pred_op: str = "") -> Rule:
     def rule(b: Builder, i: Instruction, x: Sequence[Value]) -> Value:
         kind = _kind(i)
         if kind == "c":
-            return _COMPLEX[i.opcode](b, *x)
+            return COMPLEX_ARITHMETIC[i.opcode](b, *x)
         name = float_op if kind == "f" else pred_op if kind == "b" else int_op
         return getattr(b, name)(x[0], x[1])  # type: ignore[no-any-return]
 
@@ -330,17 +133,17 @@ def _arithmetic(float_op: str, int_op: str, pred_op: str = "") -> Rule:
 
 def safe_divisor(b: Builder, x: Value, y: Value, signed: bool) -> tuple[Value, Value, Value | None]:
     """A divisor that can't trap, whether the true one is zero, and whether the quotient overflows."""
-    zero = b.icmp_unsigned("==", y, _const(y, 0))
+    zero = b.icmp_unsigned("==", y, constant_like(y, 0))
     if not signed:
-        return b.select(zero, _const(y, 1), y), zero, None
-    minus = b.icmp_unsigned("==", y, _const(y, -1))
-    return b.select(b.or_(zero, minus), _const(y, 1), y), zero, minus
+        return b.select(zero, constant_like(y, 1), y), zero, None
+    minus = b.icmp_unsigned("==", y, constant_like(y, -1))
+    return b.select(b.or_(zero, minus), constant_like(y, 1), y), zero, minus
 
 
 def _divide(b: Builder, i: Instruction, x: Sequence[Value]) -> Value:
     a, d = x
     if _kind(i) == "c":
-        return _complex_divide(b, a, d)
+        return complex_divide(b, a, d)
     if _kind(i) == "f":
         return b.fdiv(a, d)
     signed = _kind(i) == "i"
@@ -348,7 +151,7 @@ def _divide(b: Builder, i: Instruction, x: Sequence[Value]) -> Value:
     quotient = b.sdiv(a, safe) if signed else b.udiv(a, safe)
     if minus is not None:
         quotient = b.select(minus, b.neg(a), quotient)
-    return b.select(zero, _const(a, -1), quotient)
+    return b.select(zero, constant_like(a, -1), quotient)
 
 
 def _remainder(b: Builder, i: Instruction, x: Sequence[Value]) -> Value:
@@ -360,7 +163,7 @@ def _remainder(b: Builder, i: Instruction, x: Sequence[Value]) -> Value:
     safe, zero, minus = safe_divisor(b, a, d, signed)
     rest = b.srem(a, safe) if signed else b.urem(a, safe)
     if minus is not None:
-        rest = b.select(minus, _const(a, 0), rest)
+        rest = b.select(minus, constant_like(a, 0), rest)
     return b.select(zero, a, rest)
 
 
@@ -379,17 +182,17 @@ def _extreme(name: str) -> Rule:
 def _int_power(b: Builder, i: Instruction, x: Sequence[Value]) -> Value:
     """By squares, one for each bit of the exponent; what a negative exponent gives is zero but for 1 and -1."""
     a, y = x
-    one, result = _const(a, 1), _const(a, 1)
+    one, result = constant_like(a, 1), constant_like(a, 1)
     square = a
     for bit in range(8 * DTYPES[i.dtype].itemsize):
-        odd = b.icmp_unsigned("!=", b.and_(y, _const(y, 1 << bit)), _const(y, 0))
+        odd = b.icmp_unsigned("!=", b.and_(y, constant_like(y, 1 << bit)), constant_like(y, 0))
         result = b.select(odd, b.mul(result, square), result)
         square = b.mul(square, square)
     if _kind(i) == "u":
         return result
-    minus = b.icmp_unsigned("==", a, _const(a, -1))
-    sign = b.select(b.icmp_unsigned("==", b.and_(y, one), one), _const(a, -1), one)
-    zero = _const(a, 0)
+    minus = b.icmp_unsigned("==", a, constant_like(a, -1))
+    sign = b.select(b.icmp_unsigned("==", b.and_(y, one), one), constant_like(a, -1), one)
+    zero = constant_like(a, 0)
     inverse = b.select(b.icmp_unsigned("==", a, one), one, b.select(minus, sign, zero))
     return b.select(b.icmp_signed("<", y, zero), inverse, result)
 
@@ -401,11 +204,11 @@ def _shift(name: str) -> Rule:
     def rule(b: Builder, i: Instruction, x: Sequence[Value]) -> Value:
         a, by = x
         bits = 8 * DTYPES[i.dtype].itemsize
-        over = b.icmp_unsigned(">=", by, _const(by, bits))
+        over = b.icmp_unsigned(">=", by, constant_like(by, bits))
         if name == "ashr":
-            return b.ashr(a, b.select(over, _const(by, bits - 1), by))
-        shifted = getattr(b, name)(a, b.select(over, _const(by, 0), by))
-        return b.select(over, _const(a, 0), shifted)
+            return b.ashr(a, b.select(over, constant_like(by, bits - 1), by))
+        shifted = getattr(b, name)(a, b.select(over, constant_like(by, 0), by))
+        return b.select(over, constant_like(a, 0), shifted)
 
     return rule
 
@@ -417,15 +220,15 @@ def _total_order(b: Builder, x: Value, dtype: str) -> Value:
     """Integers that order as the bits of floats do: -NaN, -inf, ..., -0, +0, ..., inf, NaN."""
     bits = 8 * DTYPES[dtype].itemsize
     word = b.bitcast(x, register_type(f"s{bits}", x.lanes))
-    sign = b.ashr(word, _const(word, bits - 1))
-    return b.xor(word, b.lshr(sign, _const(word, 1)))
+    sign = b.ashr(word, constant_like(word, bits - 1))
+    return b.xor(word, b.lshr(sign, constant_like(word, 1)))
 
 
 def _compare(b: Builder, i: Instruction, x: Sequence[Value]) -> Value:
     op = _DIRECTIONS[i.attrs["direction"]]
     kind = _kind(i)
     if kind == "c":
-        (re, im), (re2, im2) = _parts(x[0]), _parts(x[1])
+        (re, im), (re2, im2) = parts(x[0]), parts(x[1])
         if op == "==":
             return b.and_(b.fcmp_ordered(op, re, re2), b.fcmp_ordered(op, im, im2))
         return b.or_(b.fcmp_unordered(op, re, re2), b.fcmp_unordered(op, im, im2))
@@ -530,8 +333,8 @@ ELEMENTWISE: Final[dict[str, Rule]] = {
     "copy": lambda b, i, x: x[0],
     "convert": _convert,
     "bitcast-convert": _bitcast,
-    "real": lambda b, i, x: _parts(x[0])[0],
-    "imag": lambda b, i, x: _parts(x[0])[1],
+    "real": lambda b, i, x: parts(x[0])[0],
+    "imag": lambda b, i, x: parts(x[0])[1],
     "complex": lambda b, i, x: Pair(x[0], x[1]),
     "add": _arithmetic("fadd", "add", "or_"),
     "subtract": _arithmetic("fsub", "sub"),
@@ -590,7 +393,7 @@ def combine(b: Builder, kind: str, dtype: str, x: Value, y: Value) -> Value:
     """One step of a reduction of this kind (an opcode's name)."""
     element = DTYPES[dtype].kind
     if element == "c":
-        return _COMPLEX[kind](b, x, y)
+        return COMPLEX_ARITHMETIC[kind](b, x, y)
     if kind == "add":
         return b.fadd(x, y) if element == "f" else b.or_(x, y) if element == "b" else b.add(x, y)
     if kind == "multiply":

@@ -9,7 +9,7 @@ from ...ir.module import Instruction
 from ...ir.shape import DTYPES
 from ..indexing.index import AffineExpr, Atom, DynamicIndex, FloorDiv, Index, Var
 from ..indexing.movement import Condition
-from ..llvm.ir_text import I32, I64, Type, Value, constant, vector
+from ..llvm.ir_types import I32, I64, Type, Value, constant, vector
 from .scope import Scope
 
 __all__ = ["IndexEmitter"]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..llvm.ir_text import I64, Builder, Value, constant
+from ..llvm.ir_text import Builder
+from ..llvm.ir_types import I64, Value, constant
 from .scope import Scope
 
 __all__ = ["counted_loop", "i64", "is_constant", "while_loop"]

@@ -17,7 +17,8 @@ from typing import Final
 
 from llvmlite import ir
 
-from ..llvm.ir_text import I32, I64, Builder, Type, Value, constant, vector
+from ..llvm.ir_text import Builder
+from ..llvm.ir_types import I32, I64, Type, Value, constant, vector
 
 __all__ = ["DOUBLE", "FLOAT", "cospi2", "exp", "expm1", "log", "log1p", "sigmoid", "sincospi2", "sinpi2", "tanh"]
 

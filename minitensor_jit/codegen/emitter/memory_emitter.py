@@ -6,7 +6,8 @@ from typing import Protocol
 
 from ...ir.shape import DTYPES
 from ..indexing.index import AffineExpr, Atom, FloorDiv
-from ..llvm.ir_text import I1, I8, I32, PTR, VOID, Builder, Pair, Type, Value, constant, integer, type_text, vector
+from ..llvm.ir_text import Builder
+from ..llvm.ir_types import I1, I8, I32, PTR, VOID, Pair, Type, Value, constant, integer, type_text, vector
 from .index_emitter import IndexEmitter
 from .types import MEMORY, PARTS
 

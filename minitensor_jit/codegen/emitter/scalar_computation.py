@@ -8,7 +8,7 @@ from ...ir.builder import Builder
 from ...ir.module import Computation, Instruction
 from ...ir.shape import DTYPES, Shape
 from ..errors import CompileError
-from ..llvm.ir_text import Value
+from ..llvm.ir_types import Value
 from .elementwise import ELEMENTWISE
 from .scope import Scope
 from .types import dtype_constant

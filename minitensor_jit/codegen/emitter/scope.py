@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from typing import TypeAlias
 
 from ..indexing.index import AffineExpr, Atom, Space
-from ..llvm.ir_text import Builder, Function, Value
+from ..llvm.ir_text import Builder, Function
+from ..llvm.ir_types import Value
 
 __all__ = ["UNGUARDED", "Guards", "Scope"]
 

@@ -6,7 +6,8 @@ from typing import Final
 
 from ...ir.shape import DTYPES
 from ...ir.small_types import SMALL_FLOATS, SMALL_INTEGERS
-from ..llvm.ir_text import F32, I8, I32, Builder, Value, constant, vector
+from ..llvm.ir_text import Builder
+from ..llvm.ir_types import F32, I8, I32, Value, constant, vector
 
 __all__ = ["single_to_small_float", "small_float_to_single", "small_integer"]
 

@@ -9,9 +9,9 @@ import numpy as np
 from ...ir.narrow import WIDER, array_of
 from ...ir.shape import DTYPES
 from ...ir.small_types import SMALL_FLOATS, SMALL_INTEGERS
-from ..llvm.ir_text import F32, F64, I1, I8, I16, I32, I64, Pair, Type, Value, constant, vector
+from ..llvm.ir_types import F32, F64, I1, I8, I16, I32, I64, Pair, Type, Value, constant, vector
 
-__all__ = ["MEMORY", "PARTS", "REGISTER", "dtype_constant", "register_type"]
+__all__ = ["MEMORY", "PARTS", "REGISTER", "constant_like", "dtype_constant", "parts", "register_type"]
 
 # A pred is one bit in a register and one byte, 0 or 1, in memory.
 REGISTER: Final[dict[str, Type]] = {
@@ -54,3 +54,14 @@ def dtype_constant(dtype: str, value: object, lanes: int = 1) -> Value:
         return Pair(constant(type_, both.real), constant(type_, both.imag))
     number = value.item() if isinstance(value, (np.generic, np.ndarray)) else value
     return constant(register_type(dtype, lanes), number)
+
+
+def constant_like(like: Value, value: float | int) -> Value:
+    """A constant of the type of `like`."""
+    return constant(like.type, value)
+
+
+def parts(x: Value) -> tuple[Value, Value]:
+    """The real and the imaginary part of a complex number."""
+    assert isinstance(x, Pair)
+    return x.re, x.im

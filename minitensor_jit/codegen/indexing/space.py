@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from ..emitter.elemental import Emitter
-from ..llvm.ir_text import Value, constant
+from ..llvm.ir_types import Value, constant
 from .index import ZERO, AffineExpr, Atom, FloorDiv, Space
 
 __all__ = ["Nest", "delinearize_rows", "refine"]

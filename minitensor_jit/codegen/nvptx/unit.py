@@ -26,7 +26,8 @@ from ...runtime.cuda.program import (
 from ..emitter.types import MEMORY
 from ..indexing.index import ZERO, Space
 from ..kernel_spec import Binding, KernelSpec, Plan, Root, reachable
-from ..llvm.ir_text import I32, I64, PTR, VOID, Function, Module, Value, type_text
+from ..llvm.ir_text import Function, Module
+from ..llvm.ir_types import I32, I64, PTR, VOID, Value, type_text
 from .emitter import GpuEmitter
 
 __all__ = ["Constants", "Copy", "Fill", "GpuUnit", "Host", "Kernel", "Launch", "Options", "PlanCode", "Symbol"]

@@ -16,7 +16,7 @@ from ...emitter.loops import counted_loop, i64
 from ...emitter.types import MEMORY
 from ...indexing.index import AffineExpr, Space
 from ...indexing.space import delinearize_rows
-from ...llvm.ir_text import Value
+from ...llvm.ir_types import Value
 from ...reduction import Reduction
 from .vector_loops import vector_loop
 

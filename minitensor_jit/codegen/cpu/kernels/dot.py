@@ -16,7 +16,8 @@ from ...abi import GEMM, GEMMS, GEMV
 from ...emitter.loops import i64
 from ...errors import CompileError
 from ...kernel_spec import Binding, KernelSpec, Sequential, location_of
-from ...llvm.ir_text import I64, PTR, Function, Value
+from ...llvm.ir_text import Function
+from ...llvm.ir_types import I64, PTR, Value
 from ..tables import emit_table
 from ..unit import Unit
 from .loop_kernel import LoopKernels

@@ -10,7 +10,7 @@ from ...emitter.loops import counted_loop, i64
 from ...indexing.index import AffineExpr, Space
 from ...indexing.space import delinearize_rows
 from ...kernel_spec import KernelSpec
-from ...llvm.ir_text import Value
+from ...llvm.ir_types import Value
 from ...window_update import WindowUpdate
 from ..unit import Unit
 from .loop_kernel import fewer_lanes

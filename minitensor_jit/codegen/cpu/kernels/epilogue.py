@@ -7,7 +7,8 @@ from ...emitter.elemental import Emitter
 from ...emitter.loops import counted_loop, i64
 from ...indexing.index import AffineExpr, Space
 from ...kernel_spec import KernelSpec, element_cost, reachable
-from ...llvm.ir_text import I64, PTR, VOID, Function, Value
+from ...llvm.ir_text import Function
+from ...llvm.ir_types import I64, PTR, VOID, Value
 from ..unit import Unit
 from .loop_kernel import copies_for
 from .vector_loops import vector_loop

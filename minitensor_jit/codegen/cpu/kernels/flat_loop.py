@@ -9,7 +9,8 @@ from ...abi import PARALLEL_FOR
 from ...emitter.loops import i64
 from ...indexing.index import AffineExpr, Space
 from ...kernel_spec import Binding, KernelSpec, element_cost, reachable
-from ...llvm.ir_text import I64, PTR, Function, Value
+from ...llvm.ir_text import Function
+from ...llvm.ir_types import I64, PTR, Value
 from ..tables import emit_table
 from ..unit import FlatKernel, Unit
 from .loop_kernel import LoopKernels, copies_for

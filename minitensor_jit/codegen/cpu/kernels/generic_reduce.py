@@ -13,7 +13,7 @@ from ...indexing.index import AffineExpr, Index, Space
 from ...indexing.movement import accesses
 from ...indexing.space import delinearize_rows, refine
 from ...kernel_spec import KernelSpec, element_cost, reachable
-from ...llvm.ir_text import Value
+from ...llvm.ir_types import Value
 from ..unit import Unit
 from .loop_kernel import fewer_lanes
 from .vector_loops import vector_loop

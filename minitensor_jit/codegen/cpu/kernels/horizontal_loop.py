@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from ....ir.analysis.flat import FlatPart
 from ...emitter.loops import i64
 from ...kernel_spec import KernelSpec, location_of
-from ...llvm.ir_text import I64, PTR, VOID, Builder, Function, Value
+from ...llvm.ir_text import Builder, Function
+from ...llvm.ir_types import I64, PTR, VOID, Value
 from ..tables import emit_table
 from ..unit import FlatKernel, Unit
 from .flat_loop import flat_kernel, in_table, launch_elements

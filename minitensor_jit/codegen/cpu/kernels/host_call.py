@@ -7,7 +7,7 @@ from ...abi import CALL_HOST
 from ...emitter.loops import i64
 from ...host_call import HostCallPlan
 from ...kernel_spec import KernelSpec, location_of
-from ...llvm.ir_text import I64, PTR
+from ...llvm.ir_types import I64, PTR
 from ..unit import Unit
 
 __all__ = ["HostCall"]

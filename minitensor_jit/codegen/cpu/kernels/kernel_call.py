@@ -12,7 +12,8 @@ from ....ir.size import Size
 from ...abi import CALL_KERNEL, CONVOLVE
 from ...errors import CompileError
 from ...kernel_spec import KernelSpec, location_of
-from ...llvm.ir_text import I64, PTR, Function, Value, constant
+from ...llvm.ir_text import Function
+from ...llvm.ir_types import I64, PTR, Value, constant
 from ...matrix import check_chain
 from ..unit import Unit
 from .epilogue import emit_epilogue

@@ -13,7 +13,8 @@ from ...indexing.movement import accesses
 from ...indexing.space import delinearize_rows, refine
 from ...joined_parts import JoinedPart, joined_parts
 from ...kernel_spec import KernelSpec, Root, element_cost, reachable
-from ...llvm.ir_text import I64, VOID, Builder, Function, Value
+from ...llvm.ir_text import Builder, Function
+from ...llvm.ir_types import I64, VOID, Value
 from ..unit import Unit
 from .tiles import emit_tiles, tile_units
 from .vector_loops import vector_loop

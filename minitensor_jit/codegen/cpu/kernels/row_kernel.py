@@ -19,7 +19,7 @@ from ...emitter.types import MEMORY
 from ...indexing.index import AffineExpr, Space
 from ...indexing.space import delinearize_rows
 from ...kernel_spec import KernelSpec, Root
-from ...llvm.ir_text import I64, Value
+from ...llvm.ir_types import I64, Value
 from ...reduction import LANES, Reduction, fold_lanes
 from ...rows import Rows
 from ..unit import Unit

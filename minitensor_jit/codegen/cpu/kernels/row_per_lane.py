@@ -20,7 +20,7 @@ from ...emitter.loops import counted_loop, i64
 from ...emitter.types import MEMORY, PARTS
 from ...indexing.index import AffineExpr, Space, Var
 from ...indexing.space import delinearize_rows
-from ...llvm.ir_text import Value, constant, vector
+from ...llvm.ir_types import Value, constant, vector
 from ...reduction import Reduction, fold_vectors
 from ...rows import Rows
 from ..unit import Unit

@@ -16,7 +16,8 @@ from ...emitter.types import MEMORY, PARTS
 from ...indexing.index import ZERO, AffineExpr, Index, Space, Var
 from ...indexing.space import delinearize_rows, refine
 from ...kernel_spec import KernelSpec
-from ...llvm.ir_text import I1, I64, Builder, Value
+from ...llvm.ir_text import Builder
+from ...llvm.ir_types import I1, I64, Value
 from ..unit import Unit
 from .loop_kernel import LoopKernels, fewer_lanes
 from .vector_loops import vector_loop

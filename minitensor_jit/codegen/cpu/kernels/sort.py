@@ -12,7 +12,8 @@ from ...emitter.elemental import Emitter
 from ...emitter.scalar_computation import apply_scalar, before, check_scalar
 from ...indexing.index import Space
 from ...kernel_spec import KernelSpec, location_of
-from ...llvm.ir_text import I8, I64, PTR, Function
+from ...llvm.ir_text import Function
+from ...llvm.ir_types import I8, I64, PTR
 from ..unit import Unit
 
 __all__ = ["Sort"]

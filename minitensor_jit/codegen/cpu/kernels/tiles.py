@@ -14,22 +14,8 @@ from ...emitter.loops import counted_loop, i64
 from ...emitter.types import MEMORY
 from ...indexing.index import AffineExpr
 from ...indexing.space import Nest, delinearize_rows
-from ...llvm.ir_text import (
-    F32,
-    F64,
-    I8,
-    I32,
-    I64,
-    PTR,
-    VOID,
-    Builder,
-    Function,
-    Module,
-    Value,
-    constant,
-    integer,
-    vector,
-)
+from ...llvm.ir_text import Builder, Function, Module
+from ...llvm.ir_types import F32, F64, I8, I32, I64, PTR, VOID, Value, constant, integer, vector
 from .vector_loops import tail_mask
 
 __all__ = ["emit_tiles", "tile_units", "transpose_function"]

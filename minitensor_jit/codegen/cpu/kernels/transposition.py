@@ -5,7 +5,8 @@ from __future__ import annotations
 from ....ir.library import find_loop
 from ....ir.shape import DTYPES
 from ...emitter.loops import i64
-from ...llvm.ir_text import I64, PTR, VOID, Builder, Value
+from ...llvm.ir_text import Builder
+from ...llvm.ir_types import I64, PTR, VOID, Value
 
 __all__ = ["transpose"]
 

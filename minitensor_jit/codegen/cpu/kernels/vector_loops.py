@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from ...emitter.elemental import Emitter
 from ...emitter.loops import counted_loop, i64, is_constant
 from ...indexing.index import AffineExpr, Space
-from ...llvm.ir_text import I1, I32, Builder, Value, constant, vector
+from ...llvm.ir_text import Builder
+from ...llvm.ir_types import I1, I32, Value, constant, vector
 
 __all__ = ["lane_mask", "tail_mask", "vector_loop", "vector_variables"]
 

@@ -14,7 +14,7 @@ from ...emitter.types import MEMORY
 from ...indexing.index import AffineExpr, Space
 from ...indexing.space import delinearize_rows, refine
 from ...kernel_spec import KernelSpec, Root
-from ...llvm.ir_text import Value
+from ...llvm.ir_types import Value
 from ...reduction import Reduction
 from ..emitter import ACCESS_BYTES, GpuEmitter
 from ..unit import GpuUnit, Kernel, Symbol

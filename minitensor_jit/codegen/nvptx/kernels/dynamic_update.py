@@ -6,7 +6,7 @@ from ....ir.module import Instruction
 from ...indexing.index import Space
 from ...indexing.space import delinearize_rows
 from ...kernel_spec import KernelSpec
-from ...llvm.ir_text import Value
+from ...llvm.ir_types import Value
 from ...window_update import WindowUpdate
 from ..unit import GpuUnit, Kernel
 from .loop_kernel import blocks_for, for_each_unit, largest_index, threads_for

@@ -10,7 +10,7 @@ from ...indexing.index import AffineExpr, Space
 from ...indexing.movement import accesses
 from ...indexing.space import delinearize_rows, refine
 from ...kernel_spec import KernelSpec, Root, element_cost, reachable
-from ...llvm.ir_text import I32, Value, constant
+from ...llvm.ir_types import I32, Value, constant
 from ..emitter import ACCESS_BYTES, GpuEmitter
 from ..unit import GpuUnit, Kernel
 from .tile_loop import TileLoop, find_across

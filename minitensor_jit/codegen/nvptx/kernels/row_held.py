@@ -8,7 +8,7 @@ from ....ir.shape import DTYPES
 from ...emitter.loops import counted_loop
 from ...indexing.index import AffineExpr
 from ...kernel_spec import Root
-from ...llvm.ir_text import I8, I32, Value, constant
+from ...llvm.ir_types import I8, I32, Value, constant
 from ...reduction import LANES, Reduction, fold_lanes
 from .loop_kernel import BLOCK, threads_for
 from .row_reduction import RowForm, StepOfLanes, row_width, warp_total

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ...emitter.loops import counted_loop
 from ...indexing.index import AffineExpr
 from ...kernel_spec import Root
-from ...llvm.ir_text import I32, Value, constant
+from ...llvm.ir_types import I32, Value, constant
 from ...reduction import LANES, Reduction
 from ..unit import Symbol
 from .row_reduction import RowForm, warp_total

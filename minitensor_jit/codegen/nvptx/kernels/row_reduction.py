@@ -11,7 +11,7 @@ from ...emitter.types import MEMORY
 from ...indexing.index import AffineExpr, Space
 from ...indexing.space import delinearize_rows
 from ...kernel_spec import KernelSpec, Root
-from ...llvm.ir_text import I32, Value, constant
+from ...llvm.ir_types import I32, Value, constant
 from ...reduction import Reduction
 from ...rows import Rows
 from ..emitter import ACCESS_BYTES, GpuEmitter

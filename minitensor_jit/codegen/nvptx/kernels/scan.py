@@ -20,7 +20,7 @@ from ...emitter.scalar_computation import apply_scalar
 from ...emitter.types import MEMORY, dtype_constant
 from ...indexing.index import Space
 from ...kernel_spec import KernelSpec
-from ...llvm.ir_text import Value
+from ...llvm.ir_types import Value
 from ..unit import GpuUnit, Kernel
 from .loop_kernel import largest_index, threads_for
 

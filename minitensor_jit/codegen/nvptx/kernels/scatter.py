@@ -20,7 +20,7 @@ from ...emitter.types import MEMORY, PARTS
 from ...errors import CompileError
 from ...indexing.index import ZERO, AffineExpr, Index, Space, strides_of
 from ...kernel_spec import KernelSpec
-from ...llvm.ir_text import I32, I64, Value, constant
+from ...llvm.ir_types import I32, I64, Value, constant
 from ..unit import Fill, GpuUnit, Kernel, Symbol
 from .loop_kernel import BLOCK, blocks_for, for_each_unit, largest_index, threads_for
 

@@ -15,7 +15,7 @@ from ...emitter.loops import counted_loop, while_loop
 from ...emitter.scalar_computation import apply_scalar, before, check_scalar
 from ...indexing.index import Space
 from ...kernel_spec import KernelSpec
-from ...llvm.ir_text import I32, Value, constant
+from ...llvm.ir_types import I32, Value, constant
 from ..unit import GpuUnit, Kernel, Symbol
 from .loop_kernel import BLOCK, largest_index
 

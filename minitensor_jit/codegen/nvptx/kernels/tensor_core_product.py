@@ -25,7 +25,7 @@ from ....ir.shape import DTYPES
 from ...emitter.loops import counted_loop
 from ...indexing.index import Space
 from ...kernel_spec import KernelSpec
-from ...llvm.ir_text import F32, I32, I64, Value, constant
+from ...llvm.ir_types import F32, I32, I64, Value, constant
 from ..unit import GpuUnit, Kernel
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from ...indexing.index import AffineExpr, Atom, DynamicIndex, FloorDiv, Space
 from ...indexing.movement import accesses
 from ...indexing.space import Nest, delinearize_rows
 from ...kernel_spec import KernelSpec, Root
-from ...llvm.ir_text import I32, Value, constant
+from ...llvm.ir_types import I32, Value, constant
 from ..unit import GpuUnit, Kernel
 
 __all__ = ["SIDE", "TileLoop", "find_across"]

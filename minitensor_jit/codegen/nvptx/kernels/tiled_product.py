@@ -18,7 +18,7 @@ from ...emitter.loops import counted_loop
 from ...emitter.types import MEMORY
 from ...indexing.index import ZERO, AffineExpr, Space
 from ...kernel_spec import KernelSpec
-from ...llvm.ir_text import Value, constant
+from ...llvm.ir_types import Value, constant
 from ..unit import GpuUnit, Kernel
 
 if TYPE_CHECKING:

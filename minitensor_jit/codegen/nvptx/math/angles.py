@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ...llvm.ir_text import F64, I1, I64, constant
+from ...llvm.ir_types import F64, I1, I64, constant
 from .function_constants import TWO_OVER_PI
 from .numbers import Test, Word, X, branch, select
 

@@ -14,7 +14,8 @@ import numpy as np
 
 from ....ir.library import ELEMENTWISE_PREFIX
 from ...emitter.math import cospi2, exp, expm1, log, log1p, sigmoid, sinpi2, tanh
-from ...llvm.ir_text import Builder, Value
+from ...llvm.ir_text import Builder
+from ...llvm.ir_types import Value
 from .angles import cos, sin, sinc, tan
 from .numbers import Test, X, select
 from .powers import power

@@ -8,7 +8,8 @@ from typing import Any, Final
 from llvmlite import ir
 
 from ...emitter import math
-from ...llvm.ir_text import F32, F64, I32, I64, Builder, Value, constant
+from ...llvm.ir_text import Builder
+from ...llvm.ir_types import F32, F64, I32, I64, Value, constant
 from .function_constants import DOUBLE, FLOAT
 
 __all__ = ["Test", "Word", "X", "branch", "select"]

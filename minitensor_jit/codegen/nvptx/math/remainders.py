@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...emitter.elementwise import safe_divisor
-from ...llvm.ir_text import I1, Block, Builder, Value, constant, mangle
+from ...llvm.ir_text import Block, Builder
+from ...llvm.ir_types import I1, Value, constant, mangle
 from .numbers import Test, Word, X, branch, select
 
 __all__ = ["floor_divide", "fmod", "integer_floor_divide", "integer_remainder", "remainder"]
