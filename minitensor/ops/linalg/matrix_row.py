@@ -98,18 +98,22 @@ def tensor_row(
 
 
 def tril(x: Any, diagonal: int = 0) -> Any:
+    """The lower triangle of each matrix, from a diagonal on."""
     return ROWS["tril"].call(x, diagonal)
 
 
 def triu(x: Any, diagonal: int = 0) -> Any:
+    """The upper triangle of each matrix, from a diagonal on."""
     return ROWS["triu"].call(x, diagonal)
 
 
 def eye(n: int, like: Any) -> Any:
+    """The identity of n rows, of the dtype and on the device of `like`."""
     return ROWS["eye"].call(n, dtype=like.dtype, device=like.device)
 
 
 def real_part(x: Any) -> Any:
+    """The real part, of a real tensor itself."""
     return x.real if x.is_complex() else x
 
 
@@ -126,10 +130,12 @@ def halved_diagonal(x: Any) -> Any:
 
 
 def without_diagonal(x: Any) -> Any:
+    """The matrix with zeros on its diagonal."""
     return x * (1 - ROWS["eye"].call(x.shape[-1], dtype=real_part(x).dtype, device=x.device))
 
 
 def diagonal_matrix(d: Any) -> Any:
+    """The matrix with d on its diagonal."""
     return d.unsqueeze(-1) * eye(d.shape[-1], d)
 
 
