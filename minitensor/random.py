@@ -62,7 +62,7 @@ class Generator(_C._Generator):
         """Begin the stream of a seed: any number of 64 bits, negative ones too. Returns the generator."""
         number = int(seed)
         if not -0x8000_0000_0000_0000 <= number <= _WORD:
-            raise RuntimeError(f"Overflow when unpacking long: the seed {number} does not fit in 64 bits")
+            raise ValueError(f"Overflow when unpacking long: the seed {number} does not fit in 64 bits")
         self._set(number & _WORD, 0)
         return self
 

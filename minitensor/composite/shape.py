@@ -154,7 +154,7 @@ def t(input: Any) -> Tensor:
 def adjoint(input: Any) -> Tensor:
     """The last two dimensions swapped, and complex numbers conjugated."""
     if input.ndim == 1:
-        raise RuntimeError("tensor.adjoint() is only supported on matrices or batches of matrices. Got 1-D tensor.")
+        raise RuntimeError("tensor.mH is only supported on matrices or batches of matrices. Got 1-D tensor.")
     swapped = movement.transpose(input, -2, -1) if input.ndim else movement.alias(input)
     return swapped.conj() if input.is_complex() else swapped
 

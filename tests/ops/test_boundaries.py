@@ -5,7 +5,6 @@ call beyond, and the class and message of its error. `t` is the package; `x(2, 3
 """
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -38,7 +37,7 @@ def described(value: Any, t: ModuleType) -> Any:
         form = [str(value.dtype).partition(".")[2], list(value.shape)]
         value = value.detach()
         return [*form, (t.view_as_real(value) if value.is_complex() else value).tolist()]
-    if isinstance(value, Sequence):
+    if isinstance(value, list | tuple):
         return [described(item, t) for item in value]
     return value if isinstance(value, bool | int | float) else None
 

@@ -1,5 +1,6 @@
 // dtype, device, Size and the exceptions.
 #include <cctype>
+#include <climits>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -177,9 +178,9 @@ Device parse_device(const char* given) {
             known = true;
         }
     if (colon) {
-        char* end = nullptr;
-        long index = std::strtol(colon + 1, &end, 10);
-        in_range = end != colon + 1 && !*end && index >= 0 && index <= 127;
+        const size_t digits = std::strspn(colon + 1, "0123456789");
+        const long index = std::strtol(colon + 1, nullptr, 10);
+        in_range = digits > 0 && !colon[1 + digits] && (digits == 1 || colon[1] != '0') && index <= 127;
         device.index = static_cast<int8_t>(index);
     }
     if (length && !known)
@@ -192,13 +193,20 @@ Device parse_device(const char* given) {
 PyObject* device_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
     return guarded([&]() -> PyObject* {
         PyObject* name = nullptr;
-        int index = -1;
+        constexpr int kNone = INT_MIN;
+        int index = kNone;
         static const char* keywords[] = {"type", "index", nullptr};
         if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|i:device", const_cast<char**>(keywords), &name, &index))
             return nullptr;
         Device device = device_from(name);
-        if (index > 127) fail("Invalid device index: " + std::to_string(index));
-        if (index >= 0) device.index = static_cast<int8_t>(index);
+        if (index != kNone) {
+            if (PyUnicode_Check(name) && device.index >= 0)
+                fail("type (string) must not include an index because index was passed explicitly: " +
+                     device_string(device));
+            if (index < 0) fail("Device index must not be negative");
+            if (index > 127) fail("Invalid device index: " + std::to_string(index));
+            device.index = static_cast<int8_t>(index);
+        }
         PyRef self = checked(type->tp_alloc(type, 0));
         reinterpret_cast<DeviceObject*>(self.get())->device = device;
         return self.release();

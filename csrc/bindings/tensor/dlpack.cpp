@@ -144,7 +144,7 @@ PyObject* from_dlpack_capsule(PyObject*, PyObject* capsule) {
                                                                        "used_dltensor_versioned"));
         if (PyCapsule_IsValid(capsule, "dltensor"))
             return wrap(import_capsule<dlpack::ManagedTensor>(capsule, "dltensor", "used_dltensor"));
-        fail_value("from_dlpack: expected a DLPack capsule that has not been consumed");
+        fail("from_dlpack: expected a DLPack capsule that has not been consumed");
     });
 }
 
