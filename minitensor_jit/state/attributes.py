@@ -55,6 +55,10 @@ class AttributeReads(ContentReads):
                 self._late.append((space, name))
             else:
                 self._entry(space, name, ABSENT)
+                found = space.get("__getattr__", ABSENT)
+                self._entry(space, "__getattr__", found)
+                if found is not ABSENT and not in_python(found):
+                    self._call(found, (name,))
         elif isinstance(thing, type):
             self._kind(thing)
             found, of_kind = lookup(thing, name), lookup(kind, name)

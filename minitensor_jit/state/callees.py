@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import _abc
-import _string
+import datetime
+import decimal
 import functools
 import operator
+import re
 import sys
 import types
 from typing import Any
 
 from minitensor import _C
-from minitensor_jit.state.attributes import AttributeReads
 from minitensor_jit.state.calls import (
     BINDING_ONLY,
     CONTAINERS,
@@ -24,6 +25,7 @@ from minitensor_jit.state.calls import (
     is_pure,
 )
 from minitensor_jit.state.notes import ABSENT, VIEWS, Guard, in_python, is_plain, lookup
+from minitensor_jit.state.texts import TextReads, makes_text
 
 __all__ = ["Callees"]
 
@@ -41,21 +43,25 @@ _LOOKUPS = frozenset(
     {"get", "pop", "setdefault", "__contains__", "__getitem__", "index", "count", "remove", "discard", "add"}
 )  # fmt: skip
 _DECIMALS = ("decimal", "_decimal", "_pydecimal")
+# Of classes: what gives something else at another time, or where more has been imported or defined.
+_VARYING = frozenset({"now", "today", "utcnow", "fromtimestamp", "__subclasses__", "__dir__", "__sizeof__"})
+_TEXTS = frozenset({"__repr__", "__str__", "__format__"})
+_DIGITS = re.compile(r"[+-]?\d{1,300}(\.\d{0,300})?", re.ASCII)
 
 
-def _fields(template: str) -> list[Any]:
-    try:
-        return list(_string.formatter_parser(template))
-    except ValueError:  # which formatting raises, too
-        return []
+def _is_exact(thing: Any) -> bool:
+    """Whether a decimal is made of it whatever its context says."""
+    return isinstance(thing, (int, decimal.Decimal)) or (isinstance(thing, str) and bool(_DIGITS.fullmatch(thing)))
 
 
-class Callees(AttributeReads):
+class Callees(TextReads):
     """Notes of what is called."""
 
     # ---- calls
 
     def _passed(self, function: Any) -> None:
+        if function is isinstance or function is issubclass:
+            self._unwatched(f"it hands {function.__name__} on")
         if not is_pure(function) and not isinstance(function.__self__, (type(None), types.ModuleType)):
             self._method(function.__self__, function.__name__, ())
         elif not is_pure(function) and not is_numpy(function) and not is_framework(function.__module__):
@@ -144,6 +150,8 @@ class Callees(AttributeReads):
                 self._write(args[0], "takes items from an iterator that was there before")
         elif function is len:
             self._length(args[0])
+        elif name == "__build_class__":
+            self._makes_class(args[2:])
         elif function is vars and args:
             self._instance_items(args[0])
         elif function is hash and is_plain(args[0]):
@@ -157,6 +165,10 @@ class Callees(AttributeReads):
                 self._changes_contents(args[0])
             for thing in args:
                 self._contents(thing)
+            if name in ("repr", "ascii", "format"):
+                self._by_format(args[0], args[1] if name == "format" and len(args) > 1 else "")
+            elif makes_text(args):
+                self._text(args)
         elif is_numpy(function):
             self._numpy(name, args)
         else:
@@ -191,14 +203,13 @@ class Callees(AttributeReads):
             self._changes_attribute(owner, args[0])
             return
         if isinstance(owner, type):
-            if name in ("now", "today", "utcnow", "__subclasses__"):
-                self._unwatched(f"it calls {owner.__name__}.{name}")
-            self._contents(args)
+            self._of_class(owner, name, args)
             return
         if kind.__module__ in _DECIMALS:
             self._unwatched(f"it calls {kind.__name__}.{name}, which depends on a context that can't be watched")
         if isinstance(owner, str) and name in ("format", "format_map"):
             self._formats(owner, args if name == "format" else ())
+            self._text(args)
         if isinstance(owner, (*CONTAINERS, tuple, frozenset)) and name in _LOOKUPS and args:
             self._key(args[0])
         if isinstance(owner, CONTAINERS) or kind.__name__ == "ndarray":
@@ -228,6 +239,14 @@ class Callees(AttributeReads):
         if name.startswith("__reduce") or name == "__getstate__":
             self._unwatched("it copies or pickles an object")
             return
+        if name in _VARYING and lookup(object, name) is not ABSENT:
+            self._unwatched(f"it calls {kind.__name__}.{name}")
+        elif name in _TEXTS:
+            self._text(owner)
+        elif name in ("__mod__", "__rmod__"):
+            self._text(args)
+        if isinstance(owner, (datetime.date, datetime.time)):
+            self._of_date(owner, name, args)
         plain = kind in IMMUTABLE or isinstance(owner, (tuple, frozenset, str, int, float, *VIEWS, BaseException))
         found = lookup(object, name)
         if plain or is_numpy(owner) or (found is not ABSENT and lookup(kind, name) is found):
@@ -240,22 +259,6 @@ class Callees(AttributeReads):
             return
         self._unwatched(f"it calls {kind.__name__}.{name}, and what that depends on can't be watched")
 
-    def _formats(self, template: str, args: tuple[Any, ...]) -> None:
-        """What a template reads of what it is filled with: a part of each is watched, not parts of parts."""
-        for _, field, spec, _ in _fields(template):
-            if field is None:
-                continue
-            first, rest = _string.formatter_field_name_split(field)
-            steps = tuple(rest)
-            if spec:
-                self._formats(spec, args)
-            if len(steps) > 1 or (steps and not args):
-                self._unwatched("it formats what is in parts of its arguments")
-            elif steps and steps[0][0]:
-                # Of what is named, or numbered by its place, it may be each.
-                for thing in args[first : first + 1] if isinstance(first, int) else args:
-                    self._attribute(thing, steps[0][1])
-
     def _constructs(self, kind: type, args: tuple[Any, ...]) -> None:
         self._kind(kind)
         if kind is type and len(args) == 1:
@@ -265,9 +268,21 @@ class Callees(AttributeReads):
             self._length(args[0])
             return
         if kind in PURE_TYPES or issubclass(kind, BaseException) or kind.__module__ == "itertools":
+            if kind.__flags__ & _HEAP_TYPE:
+                self._special(kind)
             for thing in args:
                 self._contents(thing)
+            if kind is str or makes_text(args):
+                self._text(args)
+            elif kind is int and args:
+                self._number(args[0])
+            elif kind is type:
+                self._makes_class(args[1:])
+            elif kind is decimal.Decimal and not all(map(_is_exact, args)):
+                self._unwatched("it makes a Decimal, and what that depends on can't be watched")
             return
+        if issubclass(kind, type):
+            self._makes_class(args[1:])
         if is_framework(kind.__module__):
             self._settings_of(kind.__module__)
             self._framework(kind.__name__, args)
@@ -286,6 +301,40 @@ class Callees(AttributeReads):
                     self._contents(thing)
         else:
             self._unwatched(f"it makes a {kind.__name__}")
+
+    def _of_class(self, kind: type, name: str, args: tuple[Any, ...]) -> None:
+        """A method of a class is called that is not in Python."""
+        self._contents(args)
+        if name in _VARYING:
+            self._unwatched(f"it calls {kind.__name__}.{name}")
+        elif name == "mro":
+            self._bases(kind)
+        elif name in ("__instancecheck__", "__subclasscheck__") and args:
+            self._is_a(args[0], kind)
+        elif name == "__call__":
+            self._constructs(kind, args)
+        elif name in _TEXTS:
+            self._text(kind)
+        else:
+            self._special(kind)  # it may make one of the class, as `fromkeys` does
+            if issubclass(kind, int):
+                self._number(args[0] if args else None)
+
+    def _makes_class(self, things: tuple[Any, ...]) -> None:
+        """A class is made: of bases, by a metaclass, with what its names stand for."""
+        for thing in things:
+            if isinstance(thing, tuple):
+                self._makes_class(thing)
+            elif isinstance(thing, dict):
+                for value in tuple(dict.values(thing)):
+                    self._kind(value)
+            else:
+                self._kind(thing)
+                if isinstance(thing, type):
+                    self._special(thing)
+                    self._bases(thing)
+                else:
+                    self._attribute(thing, "__mro_entries__")
 
     def _imports_module(self, args: tuple[Any, ...]) -> None:
         name = args[0] if args else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from minitensor import _C
 from minitensor_jit.state.notes import ABSENT, Guard, Notes, lookup, own_dict
 
 __all__ = ["HEAP_TYPE", "SPECIAL", "ClassReads", "slot_is_set"]
@@ -15,7 +16,9 @@ _BINARY = "add sub mul matmul truediv floordiv mod divmod pow lshift rshift and 
 _OTHERS = (
     "eq ne lt le gt ge hash repr str format bytes int float complex index round trunc floor ceil length_hint fspath "
     "getattr getattribute setattr delattr get set delete instancecheck subclasscheck subclasshook array class_getitem "
-    "init new prepare await aiter anext aenter aexit"
+    "init new prepare await aiter anext aenter aexit init_subclass set_name mro_entries "
+    "torch_function array_function array_ufunc array_interface array_struct array_priority array_wrap dlpack "
+    "dlpack_device"
 )
 SPECIAL = tuple(
     f"__{name}__"
@@ -37,6 +40,8 @@ class ClassReads(Notes):
         if kind.__flags__ & HEAP_TYPE:
             self._note(Guard.TYPE_OF, thing, (kind,))
             self._special(kind)
+        elif kind is _C.Tensor and id(thing) not in self._tensors:
+            self._note(Guard.LAYOUT, thing, ())  # another class may be assigned to it
 
     def _special(self, kind: type) -> None:
         if kind.__flags__ & HEAP_TYPE and kind not in self._kinds:

@@ -57,6 +57,11 @@ _SETTINGS = {
         ("minitensor.distributions.kl.registry", "_KL_REGISTRY"),
         ("minitensor.distributions.distribution", "Distribution"),
     ),
+    "minitensor.nn.utils.parametrize": (
+        ("minitensor.nn.utils.parametrize", "_depth"),
+        ("minitensor.nn.utils.parametrize", "_known"),
+    ),
+    "minitensor.utils._pytree": (("minitensor.utils._pytree.nodes", "SUPPORTED_NODES"),),
     "minitensor.sparse": (("minitensor.sparse.invariants", "_always"),),
 }
 
@@ -101,6 +106,8 @@ class ContentReads(ClassReads):
         for name in ("forward", "__call__"):
             self._type_entry(kind, name, lookup(kind, name))
         space = own_dict(module) or {}
+        if "parametrizations" in (space.get("_modules") or ()):
+            self._settings_of("minitensor.nn.utils.parametrize")
         if is_framework(kind.__module__):
             self._note(Guard.DICT_ITEMS, module, tuple(space.items()))
             values: Iterable[Any] = list(space.values())
@@ -209,7 +216,7 @@ class ContentReads(ClassReads):
             if isinstance(thing, collections.OrderedDict) and dict.__len__(thing) > 1:  # it has an order of its own
                 self._note(Guard.ITEMS, thing, tuple(thing))
             self._note(Guard.DICT_ITEMS, thing, tuple(dict.items(thing)))
-            for item in tuple(dict.values(thing)):
+            for item in (*dict.keys(thing), *dict.values(thing)):
                 self._contents(item, depth + 1)
         elif isinstance(thing, VIEWS):
             for inner in gc.get_referents(thing):
@@ -225,6 +232,10 @@ class ContentReads(ClassReads):
             self._kind(thing)
             arguments = lookup(BaseException, "args")
             self._note(Guard.SLOT, thing, (arguments, thing.args), id(arguments))
+            for member in _members_of(kind):  # type: ignore[arg-type]
+                value = member.__get__(thing, kind) if slot_is_set(member, thing) else ABSENT
+                self._note(Guard.SLOT, thing, (member, value), id(member))
+                self._contents(value, depth + 1)
             self._contents(thing.args, depth + 1)
         elif isinstance(thing, (types.MethodDescriptorType, types.WrapperDescriptorType)):
             known = thing.__objclass__ in IMMUTABLE or thing.__objclass__ in (tuple, frozenset)
@@ -357,6 +368,13 @@ def _has_bytes(thing: Any) -> bool:
     except (TypeError, ValueError, BufferError):
         return False
     return True
+
+
+@functools.cache
+def _members_of(kind: Any) -> tuple[Any, ...]:
+    """What exceptions of Python's own have beside their arguments, such as a file's name or a line."""
+    bases = [base for base in kind.__mro__ if base is not BaseException and not base.__flags__ & HEAP_TYPE]
+    return tuple(found for base in bases for found in vars(base).values() if type(found) is types.MemberDescriptorType)
 
 
 @functools.cache

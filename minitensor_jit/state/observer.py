@@ -34,6 +34,7 @@ _MOST = 10_000
 # The core tells, beside instructions, of functions that begin (-1), of modules that the framework gets (-2), and of
 # the framework's warnings.
 _WARNS = -3
+_REMAINDER = 6  # of BINARY_OP, and 13 more in place
 # Arguments of CALL_INTRINSIC_1.
 _IMPORT_STAR, _UNARY_POSITIVE = 2, 5
 _PACKAGE = os.path.dirname(os.path.abspath(minitensor.__file__))
@@ -251,10 +252,30 @@ class Observer(Callees):
         for thing in operands:
             self._operand(thing)
 
+    def _formatted(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
+        for thing in operands:
+            self._operand(thing)
+        self._by_format(operands[0], operands[1] if len(operands) > 1 else "")
+
+    def _hashed(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
+        # Things that are equal are one in a set, or as keys.
+        for thing in operands:
+            self._contents(thing)
+            if id(thing) in self._tensors:
+                self._key(thing)
+
+    def _keys(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
+        self._hashed(argument, code, operands[::2])
+
+    def _named_in_class(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
+        self._kind(operands[0])
+
     def _binary(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
         for thing in operands:
             self._operand(thing)
         first = operands[0]
+        if argument % 13 == _REMAINDER and isinstance(first, (str, bytes, bytearray)):
+            self._text(operands[1])
         if argument >= 13 and (isinstance(first, CONTAINERS) or type(first).__name__ == "ndarray"):
             self._changes_contents(first)
 
