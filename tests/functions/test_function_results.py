@@ -151,3 +151,29 @@ def test_named_results_are_made_by_each_call(call):
         assert all(map(mt.equal, g(x), [part + 1 for part in expected]))
     assert (f.hits, g.hits) == (2, 2)
     assert gc.is_tracked(call(x))
+
+
+@pytest.mark.parametrize("dtype", [mt.int64, mt.int32])
+@pytest.mark.parametrize(
+    "part",
+    [lambda t: t[::2, ::2], lambda t: t[:, 1], lambda t: t.T[:3:2], lambda t: t[0]],
+    ids=["steps", "column", "transposed", "row"],
+)
+def test_indices_of_any_strides_are_compared_with_bounds(dtype, part):
+    """Only the elements of the view count, each of them."""
+    x = mt.arange(4.0)
+    function = mt.function(lambda x, i: x[i] * 2 + 1, jit_compile=True)
+    places = mt.full((3, 4), 9, dtype=dtype)
+    view = part(places)
+    view.copy_(mt.arange(view.numel()).reshape(view.shape) % 8 - 4)
+    within = view.tolist()
+    for _ in range(2):
+        assert function(x, view).tolist() == (x[mt.tensor(within)] * 2 + 1).tolist()
+    assert function.hits > 0
+    for bad in (4, -5):
+        view.fill_(0)
+        view[(-1,) * view.ndim] = bad
+        with pytest.raises(IndexError, match=f"index {bad} is out of bounds for dimension 0 with size 4"):
+            function(x, view)
+    view.fill_(-4)
+    assert function(x, view).tolist() == mt.ones(view.shape).tolist()
