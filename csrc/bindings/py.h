@@ -191,7 +191,10 @@ PyObject* reduce_by_name(PyObject* function, PyObject*);
 // Raised as minitensor.OutOfMemoryError.
 extern PyObject* OutOfMemoryError;
 
+bool init_errors(PyObject* module);
 bool init_dtypes(PyObject* module);
+bool init_devices(PyObject* module);
+bool init_sizes(PyObject* module);
 bool init_tensor(PyObject* module);
 bool init_ops(PyObject* module);
 bool init_convert(PyObject* module);

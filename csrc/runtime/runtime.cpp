@@ -10,7 +10,6 @@
 
 namespace mt {
 void (*kernel_call_hook)(const int64_t*, void**, const Epilogue*) = nullptr;
-void (*convolution_hook)(Call&, const Epilogue&) = nullptr;
 void (*host_call_hook)(const char*, int64_t, void**) = nullptr;
 }  // namespace mt
 

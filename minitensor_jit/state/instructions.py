@@ -1,8 +1,8 @@
 """CPython's instructions: which read or write state, where their operands are, and how deep the stack is before each.
 
-What differs between versions of CPython is here, and in csrc/bindings/jit/frames.h. The core looks at a frame's stack
-while the interpreter has its height in a register, so that is computed: it depends on the instruction alone, and the
-compiler computes it in the same way, to know `co_stacksize`.
+What differs between versions of CPython is here, and in csrc/bindings/jit/state/frames.h. The core looks at a frame's
+stack while the interpreter has its height in a register, so that is computed: it depends on the instruction alone, and
+the compiler computes it in the same way, to know `co_stacksize`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["CALLABLE_FIRST", "HANDLED", "depths", "steps"]
 CALLABLE_FIRST = sys.version_info >= (3, 13)
 """Whether a call has what is called below `self`, and not above it."""
 
-# Where operands are that are not so many on top of the stack, and flags: see csrc/bindings/jit/observer.cpp.
+# Where operands are that are not so many on top of the stack, and flags: see csrc/bindings/jit/state/observation.h.
 _A_CELL, _NAMES = -1, -2
 _SEEN, _MAKES, _PREFIX = 1, 2, 4
 
@@ -166,7 +166,7 @@ def depths(code: types.CodeType) -> list[int]:
 
 
 def steps(code: types.CodeType) -> bytes:
-    """Five numbers a code unit: instruction, argument, operands, depth, flags (csrc/bindings/jit/observer.cpp)."""
+    """Five numbers a code unit: opcode, argument, operands, depth, flags: csrc/bindings/jit/state/observation.h."""
     found = depths(code)
     table = array.array("i", [0, 0, 0, -1, 0] * len(found))
     for first, at, _, number, argument in _instructions(code):

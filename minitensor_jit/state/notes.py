@@ -36,7 +36,7 @@ class Snapshot(dict[Any, Any]):
 
 
 class Guard(enum.IntEnum):
-    """Kinds of guards, as csrc/bindings/jit/guards.cpp knows them."""
+    """Kinds of guards, as csrc/bindings/jit/state/guards.cpp knows them."""
 
     ENTRIES = 0
     OWN = 1

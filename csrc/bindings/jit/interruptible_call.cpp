@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kSignals{10};
 
-struct Call {
+struct InterruptibleCall {
     // With the GIL:
     PyRef callable, args, context, result;
     trace::Failure failure;
@@ -54,7 +54,7 @@ bool importing() {
     return found;
 }
 
-void work(Call& call) {
+void work(InterruptibleCall& call) {
     PyContext_Enter(call.context.get());
     trace::set_options_id(call.options);
     PyRef result(PyObject_Call(call.callable.get(), call.args.get(), nullptr));
@@ -68,8 +68,9 @@ void work(Call& call) {
 }
 
 void run(void* argument) {
-    std::unique_ptr<std::shared_ptr<Call>> held(static_cast<std::shared_ptr<Call>*>(argument));
-    Call& call = **held;
+    std::unique_ptr<std::shared_ptr<InterruptibleCall>> held(
+        static_cast<std::shared_ptr<InterruptibleCall>*>(argument));
+    InterruptibleCall& call = **held;
     t_caller = call.caller;
     PyGILState_STATE state = PyGILState_Ensure();
     work(call);
@@ -105,14 +106,14 @@ PyMethodDef thread_functions[] = {{"_calling_thread", method<calling_thread>(), 
 
 PyRef call_interruptibly(PyObject* callable, PyObject* args) {
     if (t_caller || interpreter_ends() || importing()) return checked(PyObject_Call(callable, args, nullptr));
-    auto call = std::make_shared<Call>();
+    auto call = std::make_shared<InterruptibleCall>();
     call->callable = PyRef::borrow(callable);
     call->args = PyRef::borrow(args);
     call->context = checked(PyContext_CopyCurrent());
     call->options = trace::options_id();
     call->caller = PyThread_get_thread_ident();
     ++g_running;
-    auto held = std::make_unique<std::shared_ptr<Call>>(call);
+    auto held = std::make_unique<std::shared_ptr<InterruptibleCall>>(call);
     if (PyThread_start_new_thread(run, held.get()) == PYTHREAD_INVALID_THREAD_ID) {
         --g_running;
         return checked(PyObject_Call(callable, args, nullptr));

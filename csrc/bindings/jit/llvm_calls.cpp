@@ -23,7 +23,7 @@ struct Job {
     const char* error = nullptr;
 };
 
-void work(void* argument) {
+void run_job(void* argument) {
     Job& job = *static_cast<Job*>(argument);
     fault_point(FaultPlace::Llvm);
     job.module = job.parse(job.context, job.text, &job.error);
@@ -45,7 +45,7 @@ PyObject* py_llvm_emit(PyObject*, PyObject* args) {
         int how;
         {
             ReleaseGil gil;
-            how = run_expendable(work, &job);
+            how = run_expendable(run_job, &job);
         }
         if (how >= 0) return PyLong_FromLong(how);
         return Py_BuildValue("KKz", reinterpret_cast<unsigned long long>(job.module),

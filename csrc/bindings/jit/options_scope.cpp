@@ -96,9 +96,9 @@ PyObject* scope_exit(PyObject* self, PyObject* const* args, Py_ssize_t count) {
     Py_RETURN_NONE;
 }
 
-PyMethodDef methods[] = {{"__enter__", method<scope_enter>(), METH_NOARGS, nullptr},
-                         {"__exit__", method<scope_exit>(), METH_FASTCALL, nullptr},
-                         {}};
+PyMethodDef options_scope_methods[] = {{"__enter__", method<scope_enter>(), METH_NOARGS, nullptr},
+                                       {"__exit__", method<scope_exit>(), METH_FASTCALL, nullptr},
+                                       {}};
 
 PyTypeObject OptionsScopeType = {PyVarObject_HEAD_INIT(nullptr, 0)};
 
@@ -113,7 +113,7 @@ bool init_options_scope(PyObject* module) {
     OptionsScopeType.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE;
     OptionsScopeType.tp_new = slot<scope_new>;
     OptionsScopeType.tp_dealloc = slot<scope_dealloc>;
-    OptionsScopeType.tp_methods = methods;
+    OptionsScopeType.tp_methods = options_scope_methods;
     return PyType_Ready(&OptionsScopeType) >= 0 && PyModule_AddType(module, &OptionsScopeType) >= 0;
 }
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "autograd/autocast.h"
-#include "bindings/jit/guards.h"
+#include "bindings/jit/state/guards.h"
 #include "bindings/jit/trace_python.h"
 #include "bindings/ops/overrides.h"
 

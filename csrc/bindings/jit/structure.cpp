@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "bindings/jit/guards.h"
+#include "bindings/jit/state/expected_value.h"
 #include "bindings/py.h"
 
 namespace mt::py {

@@ -23,7 +23,7 @@ thread_local Refusals t_refusals;
 void on_refuse(const char* op, const char* reason) {
     PyRef refuse = PyRef::borrow(g_refuse);
     PyRef done(PyObject_CallFunction(refuse.get(), "ss", op, reason));
-    if (done) fail("'" + std::string(op) + "' can't be compiled");
+    if (done) fail(std::string("'") + op + "' can't be compiled");
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
     PyErr_NormalizeException(&type, &value, &traceback);

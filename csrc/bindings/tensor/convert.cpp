@@ -19,6 +19,20 @@ Observing::Observing(const char* what) : previous_(trace::observation) {
 }
 Observing::~Observing() { trace::observation = previous_; }
 
+PyObject* value_to_python(const Value& value) {
+    switch (value.tag) {
+        case Value::None: return Py_NewRef(Py_None);
+        case Value::Bool: return PyBool_FromLong(value.i != 0);
+        case Value::Int: return PyLong_FromLongLong(value.i);
+        case Value::Float: return PyFloat_FromDouble(value.f);
+        case Value::Type: return dtype_object(value.dtype);
+        case Value::Complex: return PyComplex_FromDoubles(value.f, value.imag);
+        case Value::Ints: return dims_to_tuple(value.ints);
+        case Value::Dev: return device_object(value.device);
+    }
+    Py_RETURN_NONE;
+}
+
 PyObject* element_to_python(const void* data, DType dtype) {
     if (dtype == DType::U64) return PyLong_FromUnsignedLongLong(*static_cast<const uint64_t*>(data));
     return scalar_to_python(load_scalar(data, dtype));

@@ -1,7 +1,6 @@
 #include "core/process/parallel.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 
 #include <algorithm>
@@ -19,8 +18,10 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/process/cpus.h"
 #include "core/process/fork.h"
 #include "core/process/interrupt.h"
+#include "core/process/loop_share.h"
 #include "core/process/thread_trial.h"
 
 namespace mt {
@@ -44,15 +45,6 @@ thread_local std::chrono::steady_clock::time_point t_asked;
 std::atomic<bool> g_stop{false};
 struct Stopped {};
 constexpr int64_t kNoError = INT64_MAX;
-
-int available_cpus() {
-#if defined(__linux__)
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    if (sched_getaffinity(0, sizeof(set), &set) == 0) return std::max(1, CPU_COUNT(&set));
-#endif
-    return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-}
 
 int initial_num_threads() {
     const char* text = std::getenv("MT_NUM_THREADS");
@@ -81,39 +73,6 @@ std::atomic<int>& thread_count() {
     return count;
 }
 
-/// The CPU that this thread runs on, or -1.
-inline int current_cpu() {
-#if defined(__linux__)
-    return sched_getcpu();
-#else
-    return -1;
-#endif
-}
-
-/// Lets a thread run on all CPUs of this one but `cpu`, for one that sleeps or has not begun yet: then it runs on
-/// another one. The system likes to put it here, beside the thread that wakes it, where one of the two keeps the other
-/// from running.
-inline void move_away(pthread_t thread, int cpu) {
-#if defined(__linux__)
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    if (cpu < 0 || sched_getaffinity(0, sizeof(set), &set) != 0) return;
-    CPU_CLR(static_cast<size_t>(cpu), &set);
-    if (CPU_COUNT(&set) > 0) pthread_setaffinity_np(thread, sizeof(set), &set);
-#else
-    (void)thread;
-    (void)cpu;
-#endif
-}
-
-inline void cpu_relax() {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    asm volatile("yield");
-#endif
-}
-
 /// Spins until ready() or until the time is up; returns ready().
 template <class Ready>
 bool spin_until(Ready ready, bool spin) {
@@ -140,13 +99,6 @@ constexpr std::chrono::microseconds kEnoughDemand{60}, kMostDemand{240};
 // up.
 constexpr int64_t kForgotten = 8;
 
-// A share of so many grains and more is run in pieces: between them it can be interrupted, and threads that are done
-// take pieces of the others' shares.
-constexpr int64_t kLongShare = 8;
-constexpr int64_t kPieces = 16;
-// A grain is some microseconds of work: 64 of them cost much more than to ask for signals.
-constexpr int64_t kPieceGrains = 64;
-
 /// Runs a loop on this thread alone.
 void run_alone(int64_t n, int64_t grain, RangeFn fn, void* ctx) {
     if (n / grain < 4 * kPieceGrains) return fn(ctx, 0, n);
@@ -156,54 +108,6 @@ void run_alone(int64_t n, int64_t grain, RangeFn fn, void* ctx) {
         fn(ctx, begin, std::min(begin + piece, n));
     }
 }
-
-/// One thread's share of a loop, taken piece by piece. The last pieces are small: then all threads end at about the
-/// same time, and none that has nothing left to do waits long enough to fall asleep.
-class alignas(64) Chunk {
-  public:
-    void set(int64_t from, int64_t to, int64_t grain, bool backwards) {
-        start_ = from;
-        end_ = to;
-        grain_ = grain;
-        backwards_ = backwards;
-        grains_ = (to - from - 1) / grain + 1;
-        if (grains_ < kLongShare) {
-            large_ = grains_;
-            pieces_ = larges_ = small_ = 1;
-        } else {
-            large_ = std::min((grains_ - 1) / kPieces + 1, kPieceGrains);
-            larges_ = grains_ / large_ - 2;
-            small_ = std::max<int64_t>(1, large_ / 8);
-            pieces_ = larges_ + (grains_ - larges_ * large_ - 1) / small_ + 1;
-        }
-        taken_.store(0, std::memory_order_relaxed);
-    }
-
-    /// Takes a piece; false if none is left.
-    bool take(int64_t& begin, int64_t& end) {
-        // Looked at first: what is done is not written to again by every thread that looks for work.
-        if (taken_.load(std::memory_order_relaxed) >= pieces_) return false;
-        const int64_t k = taken_.fetch_add(1, std::memory_order_relaxed);
-        if (k >= pieces_) return false;
-        const int64_t first = backwards_ ? grains_ - before(k + 1) : before(k);
-        const int64_t last = backwards_ ? grains_ - before(k) : before(k + 1);
-        begin = start_ + first * grain_;
-        end = std::min(start_ + last * grain_, end_);
-        return true;
-    }
-
-  private:
-    /// The grains of the first k pieces.
-    int64_t before(int64_t k) const {
-        return std::min(k <= larges_ ? k * large_ : larges_ * large_ + (k - larges_) * small_, grains_);
-    }
-
-    std::atomic<int64_t> taken_{0};
-    int64_t pieces_ = 0;
-    int64_t start_ = 0, end_ = 0, grain_ = 1, grains_ = 0;
-    int64_t large_ = 1, larges_ = 0, small_ = 1;
-    bool backwards_ = false;
-};
 
 /// One worker's mailbox. The caller posts a chunk; whoever moves the state from kPosted to kTaken, the worker or a
 /// caller that has nothing else to do, sees to it.

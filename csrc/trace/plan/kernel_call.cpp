@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "dispatch/call.h"
 #include "dispatch/registry.h"
-#include "runtime/kernel_call.h"
+#include "runtime/epilogue_kernel.h"
 
 namespace mt::trace {
 
@@ -142,9 +142,9 @@ void kernel_call(const int64_t* description, void** pointers, const Epilogue* ep
         call.outputs[i] = held.back().get();
     }
     if (!epilogue) return run_bare_kernel(call);
-    if (name != "convolution" || (call.results[0].dtype != DType::F32 && call.results[0].dtype != DType::F64))
-        fail("compiled code has an epilogue for '" + op->name + "', which takes none");
-    convolution_hook(call, *epilogue);
+    const EpilogueKernel* kernel = find_epilogue_kernel(name, call.results[0].dtype);
+    if (!kernel) fail("compiled code has an epilogue for '" + op->name + "', which takes none");
+    kernel->run(call, *epilogue);
 }
 
 const bool installed = (kernel_call_hook = kernel_call, true);

@@ -1,5 +1,5 @@
 // What a program asks of its arguments, of what it captured, and of their gradients. What it asks of Python's state is
-// in bindings/jit/guards.h.
+// in bindings/jit/state/guards.h.
 #pragma once
 
 #include "autograd/tape.h"

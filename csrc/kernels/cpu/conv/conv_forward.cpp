@@ -8,6 +8,7 @@
 #include "kernels/cpu/conv/geometry.h"
 #include "kernels/cpu/conv/patch_products.h"
 #include "kernels/cpu/movement/strided_copy.h"
+#include "runtime/epilogue_kernel.h"
 
 namespace mt::cpu {
 
@@ -155,9 +156,8 @@ void convolution_kernel(Call& call) { convolve(call, {}); }
 // Compiled code's results are in the order that the epilogue expects, so that nothing is stored elsewhere afterwards.
 void convolution_with_epilogue(Call& call, const Epilogue& epilogue) { convolve(call, {&epilogue}); }
 
-const bool installed = (convolution_hook = convolution_with_epilogue, true);
-
 const RegisterNative registered{{"convolution", infer_convolution, convolution_kernel}};
+const RegisterEpilogueKernel with_epilogue{{"convolution", convolution_with_epilogue, {DType::F32, DType::F64}}};
 
 }  // namespace
 

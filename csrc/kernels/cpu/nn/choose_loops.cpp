@@ -1,4 +1,4 @@
-// Chooses the table of nn_loops.h.
+// Chooses the table of loops.h.
 #include "kernels/cpu/nn/loops.h"
 
 #include "core/isa.h"

@@ -5,8 +5,6 @@
 
 namespace mt::py {
 
-// Whether two values that never change are the same, by type and bits.
-bool same_value(PyObject* then, PyObject* now);
 bool is_guards(PyObject* object);
 // Whether all is as it was.
 bool guards_hold(PyObject* guards);

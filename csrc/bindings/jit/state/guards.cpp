@@ -4,7 +4,8 @@
 #include <memory>
 #include <vector>
 
-#include "bindings/jit/guards.h"
+#include "bindings/jit/state/expected_value.h"
+#include "bindings/jit/state/guards.h"
 #include "bindings/py.h"
 
 namespace mt::py {
@@ -25,152 +26,6 @@ enum class Kind : long {
     Length,
     Layout,
     Result
-};
-
-// An object by identity. It is let die where it can be seen to.
-class Known {
-  public:
-    Known() = default;
-    explicit Known(PyObject* object, bool strong) {
-        if (!strong && PyType_SUPPORTS_WEAKREFS(Py_TYPE(object)) && !PyType_Check(object)) {
-            weak_ = PyWeakref_NewRef(object, nullptr);
-            if (!weak_) PyErr_Clear();
-        }
-        if (!weak_) strong_ = Py_NewRef(object);
-    }
-    Known(Known&& other) noexcept
-        : strong_(std::exchange(other.strong_, nullptr)), weak_(std::exchange(other.weak_, nullptr)) {}
-    Known& operator=(Known&& other) noexcept {
-        std::swap(strong_, other.strong_);
-        std::swap(weak_, other.weak_);
-        return *this;
-    }
-    ~Known() {
-        Py_XDECREF(strong_);
-        Py_XDECREF(weak_);
-    }
-    PyObject* get() const {  // borrowed; null if it is dead
-        if (strong_) return strong_;
-        PyObject* object = weak_ ? PyWeakref_GET_OBJECT(weak_) : nullptr;
-        return object == Py_None ? nullptr : object;
-    }
-    bool dead() const { return !get(); }
-    int visit(visitproc visit, void* arg) const {
-        Py_VISIT(strong_);
-        Py_VISIT(weak_);
-        return 0;
-    }
-
-  private:
-    PyObject *strong_ = nullptr, *weak_ = nullptr;
-};
-
-bool numpy_scalar(PyObject* object);
-
-// A class of dicts: what an object was that is known by its class, under None, and by its attributes.
-PyObject* snapshot_type = nullptr;
-bool is_snapshot(PyObject* object) { return reinterpret_cast<PyObject*>(Py_TYPE(object)) == snapshot_type; }
-
-// Whether a value of such a type is known by what it is, and not by which object it is.
-bool plain(PyObject* object) {
-    return PyLong_CheckExact(object) || PyFloat_CheckExact(object) || PyUnicode_CheckExact(object) ||
-           PyBytes_CheckExact(object) || PyComplex_CheckExact(object) || PyTuple_CheckExact(object) ||
-           PyFrozenSet_CheckExact(object) || numpy_scalar(object) || is_snapshot(object);
-}
-
-bool same(PyObject* then, PyObject* now);
-
-bool same_bytes(PyObject* a, PyObject* b) {
-    Py_buffer one, other;
-    if (PyObject_GetBuffer(a, &one, PyBUF_FULL_RO) < 0) return PyErr_Clear(), false;
-    bool equal = false;
-    if (PyObject_GetBuffer(b, &other, PyBUF_FULL_RO) < 0) {
-        PyErr_Clear();
-    } else {
-        equal = one.len == other.len && std::memcmp(one.buf, other.buf, static_cast<size_t>(one.len)) == 0;
-        PyBuffer_Release(&other);
-    }
-    PyBuffer_Release(&one);
-    return equal;
-}
-
-// NumPy's scalars are immutable.
-bool numpy_scalar(PyObject* object) {
-    const char* name = Py_TYPE(object)->tp_name;
-    return std::strncmp(name, "numpy.", 6) == 0 && std::strcmp(name, "numpy.ndarray") != 0 &&
-           Py_TYPE(object)->tp_as_buffer && Py_TYPE(object)->tp_as_buffer->bf_getbuffer &&
-           !(Py_TYPE(object)->tp_flags & Py_TPFLAGS_HEAPTYPE);
-}
-
-PyObject* dict_of(PyObject* object);
-
-// Whether two dicts have the same keys and values in the same order; of dicts and sets in them it's asked likewise.
-bool same_items(PyObject* then, PyObject* now) {
-    if (then == now) return true;
-    if (Py_TYPE(then) != Py_TYPE(now)) return false;
-    if (PyAnySet_Check(then)) return PySet_GET_SIZE(then) == 0 && PySet_GET_SIZE(now) == 0;
-    if (!PyDict_Check(then)) return same(then, now);
-    if (PyDict_GET_SIZE(then) != PyDict_GET_SIZE(now)) return false;
-    PyObject *key, *value, *other_key, *other_value;
-    Py_ssize_t at = 0, other_at = 0;
-    while (PyDict_Next(then, &at, &key, &value) && PyDict_Next(now, &other_at, &other_key, &other_value))
-        if (!same(key, other_key) || !same_items(value, other_value)) return false;
-    return true;
-}
-
-bool is_as_then(PyObject* snapshot, PyObject* now) {
-    PyObject* attributes = dict_of(now);
-    if (PyDict_GetItem(snapshot, Py_None) != reinterpret_cast<PyObject*>(Py_TYPE(now)) || !attributes ||
-        PyDict_GET_SIZE(attributes) + 1 != PyDict_GET_SIZE(snapshot))
-        return false;
-    PyObject *name, *value;
-    for (Py_ssize_t at = 0; PyDict_Next(attributes, &at, &name, &value);) {
-        PyObject* then = PyDict_GetItem(snapshot, name);
-        if (!then || !same_items(then, value)) return false;
-    }
-    return true;
-}
-
-bool same(PyObject* then, PyObject* now) {
-    if (then == now) return true;
-    if (is_snapshot(then)) return is_as_then(then, now);
-    if (Py_TYPE(then) != Py_TYPE(now)) return false;
-    if (PyFloat_CheckExact(then)) {
-        double a = PyFloat_AS_DOUBLE(then), b = PyFloat_AS_DOUBLE(now);
-        return std::memcmp(&a, &b, sizeof a) == 0;
-    }
-    if (PyComplex_CheckExact(then)) {
-        const Py_complex a = to_complex(then), b = to_complex(now);
-        return std::memcmp(&a, &b, sizeof a) == 0;
-    }
-    if (PyTuple_CheckExact(then)) {
-        if (PyTuple_GET_SIZE(then) != PyTuple_GET_SIZE(now)) return false;
-        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(then); ++i)
-            if (!same(PyTuple_GET_ITEM(then, i), PyTuple_GET_ITEM(now, i))) return false;
-        return true;
-    }
-    if (PyLong_CheckExact(then) || PyUnicode_CheckExact(then) || PyBytes_CheckExact(then)) {
-        int equal = PyObject_RichCompareBool(then, now, Py_EQ);
-        if (equal < 0) PyErr_Clear();
-        return equal == 1;
-    }
-    return numpy_scalar(then) && same_bytes(then, now);
-}
-
-class Expected {
-  public:
-    explicit Expected(PyObject* value) : plain_(plain(value)), known_(value, plain_) {}
-    bool is(PyObject* now) const {
-        PyObject* then = known_.get();
-        return then == now ? then != nullptr : then && now && plain_ && same(then, now);
-    }
-    PyObject* get() const { return known_.get(); }
-    bool dead() const { return known_.dead(); }
-    int visit(visitproc visit, void* arg) const { return known_.visit(visit, arg); }
-
-  private:
-    bool plain_;
-    Known known_;
 };
 
 struct Entry {
@@ -243,20 +98,6 @@ uint64_t version_of(PyObject* dict) {
 #endif
 }
 
-PyObject *local_type = nullptr, *dict_name = nullptr;  // threading.local
-
-// The dict of an object's attributes, borrowed; null if it has none. Of a threading.local it is this thread's, who
-// keeps it.
-PyObject* dict_of(PyObject* object) {
-    if (reinterpret_cast<PyObject*>(Py_TYPE(object)) == local_type) {
-        PyRef found(PyObject_GetAttr(object, dict_name));
-        if (!found) PyErr_Clear();
-        return found.get();
-    }
-    PyObject** place = _PyObject_GetDictPtr(object);
-    return place ? *place : nullptr;
-}
-
 bool entries_hold(const Guard& guard, PyObject* dict) {
     for (const Entry& entry : guard.what->entries) {
         PyObject* now = dict ? PyDict_GetItemWithError(dict, entry.key) : nullptr;
@@ -287,7 +128,7 @@ void note_dict_items(Guard& guard, PyObject* dict) {
     for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &value);) {
         const Entry* is = nullptr;
         for (const Entry& entry : guard.what->entries)
-            if (!entry.absent && same(entry.key, key)) is = &entry;
+            if (!entry.absent && same_value(entry.key, key)) is = &entry;
         present -= is != nullptr;
         guard.what->dict_items.push_back({Py_NewRef(key), is});
     }
@@ -304,7 +145,7 @@ bool dict_holds(Guard& guard, PyObject* dict) {
         PyObject *key, *value;
         size_t i = 0;
         for (Py_ssize_t at = 0; dict && PyDict_Next(dict, &at, &key, &value); ++i)
-            if (!same(guard.what->entries[i].key, key) || !guard.what->entries[i].value.is(value)) return false;
+            if (!same_value(guard.what->entries[i].key, key) || !guard.what->entries[i].value.is(value)) return false;
     } else if (version || !dict || !dict_items_hold(guard, dict)) {
         if (!entries_hold(guard, dict)) return false;
         if (!version && dict) note_dict_items(guard, dict);
@@ -365,8 +206,8 @@ bool holds(Guard& guard) {
     if (!object) return false;
     switch (guard.kind) {
         case Kind::Entries: return dict_holds(guard, object);
-        case Kind::OwnEntries: return dict_holds(guard, dict_of(object));
-        case Kind::DictItems: return dict_holds(guard, PyDict_Check(object) ? object : dict_of(object));
+        case Kind::OwnEntries: return dict_holds(guard, attributes_of(object));
+        case Kind::DictItems: return dict_holds(guard, PyDict_Check(object) ? object : attributes_of(object));
         case Kind::Cell: {
             PyObject* now = PyCell_GET(object);
             return guard.what->items.empty() ? !now : guard.what->items[0].is(now);
@@ -428,7 +269,7 @@ PyObject* guards_new(PyTypeObject* type, PyObject* args, PyObject*) {
             return nullptr;
         if (!PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(snapshots), &PyDict_Type))
             fail_type("Guards: expected a class of dicts");
-        Py_XSETREF(snapshot_type, Py_NewRef(snapshots));
+        set_snapshot_type(snapshots);
         PyRef self = checked(type->tp_alloc(type, 0));
         reinterpret_cast<GuardsObject*>(self.get())->guards = new std::vector<Guard>;
         std::vector<Guard>& guards = guards_of(self.get());
@@ -516,9 +357,9 @@ void guards_dealloc(PyObject* self) {
 }
 Py_ssize_t guards_length(PyObject* self) { return static_cast<Py_ssize_t>(guards_of(self).size()); }
 
-PyMethodDef methods[] = {{"check", method<guards_check>(), METH_NOARGS,
-                          "check(): -1 if all is as it was, else the number of a guard that fails."},
-                         {}};
+PyMethodDef guards_methods[] = {{"check", method<guards_check>(), METH_NOARGS,
+                                 "check(): -1 if all is as it was, else the number of a guard that fails."},
+                                {}};
 PySequenceMethods sequence = {};
 
 PyTypeObject make_guards_type() {
@@ -532,15 +373,13 @@ PyTypeObject make_guards_type() {
     type.tp_dealloc = slot<guards_dealloc>;
     type.tp_traverse = slot<guards_traverse>;
     type.tp_clear = slot<guards_clear>;
-    type.tp_methods = methods;
+    type.tp_methods = guards_methods;
     type.tp_as_sequence = &sequence;
     return type;
 }
 PyTypeObject GuardsType = make_guards_type();
 
 }  // namespace
-
-bool same_value(PyObject* then, PyObject* now) { return same(then, now); }
 
 bool is_guards(PyObject* object) { return Py_TYPE(object) == &GuardsType; }
 
@@ -558,10 +397,7 @@ bool guards_dead(PyObject* self) {
 }
 
 bool init_guards(PyObject* module) {
-    PyRef threads(PyImport_ImportModule("_thread"));
-    local_type = threads ? PyObject_GetAttrString(threads.get(), "_local") : nullptr;
-    dict_name = PyUnicode_InternFromString("__dict__");
-    return local_type && dict_name && PyType_Ready(&GuardsType) == 0 && PyModule_AddType(module, &GuardsType) == 0;
+    return init_expected_values() && PyType_Ready(&GuardsType) == 0 && PyModule_AddType(module, &GuardsType) == 0;
 }
 
 }  // namespace mt::py

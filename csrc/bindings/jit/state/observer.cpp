@@ -5,47 +5,17 @@
 #include <string>
 #include <vector>
 
-#include "bindings/jit/frames.h"
+#include "bindings/jit/state/frames.h"
+#include "bindings/jit/state/observation.h"
 
 namespace mt::py {
 
-namespace {
-
 #if MT_CAN_OBSERVE
 
-// What is known of an instruction, as minitensor_jit/state/instructions.py tells: how many operands the stack has for
-// it (or where else they are), how much is on the stack before it runs, and what it is to be told of it.
-enum Operands : int32_t { kCell = -1, kNames = -2 };
-enum Flags : int32_t { kSeen = 1, kMakes = 2, kPrefix = 4 };
-struct CodeStep {
-    int32_t opcode, argument, operands, depth, flags;
-};
-
-enum Kind { kUser, kInternal, kLibrary, kImport };
-
-struct CodeFacts {
-    Kind kind = kUser;
-    uint64_t watched = 0;  // the events that it gives, see `events`
-    std::unique_ptr<CodeStep[]> steps;  // of each code unit
-    size_t count = 0;
-};
-
-struct Observation {
-    PyObject* handler = nullptr;  // called with (opcode, argument, code, instruction, operands)
-    PyObject* steps = nullptr;    // called with code
-    PyObject* module_type = nullptr;
-    PyObject* made = nullptr;  // a list of dicts that the collector doesn't know, and that are new
-    PyThreadState* thread = nullptr;
-    Frame* base = nullptr;    // from which the program was called
-    Frame* import = nullptr;  // what runs below is not observed
-    PyCodeObject* import_code = nullptr;
-    std::vector<Frame*> makers;  // run an instruction that may make a dict, the last of each
-    bool failed = false;
-    Py_tracefunc other = nullptr;  // somebody else's, such as a debugger's
-    PyObject* other_argument = nullptr;
-};
-
 thread_local Observation* observation = nullptr;
+
+namespace {
+
 thread_local Frame* observed_from = nullptr;  // of the next observation
 
 std::vector<std::string>& library() {
@@ -57,8 +27,8 @@ std::vector<std::string>& internal() {
     return *list;
 }
 
-Kind kind_of_file(std::string_view file) {
-    Kind kind = kUser;
+CodeKind kind_of_file(std::string_view file) {
+    CodeKind kind = kUser;
     for (const std::string& prefix : library())
         if (file.starts_with(prefix)) kind = kLibrary;
     for (const std::string& prefix : internal())
@@ -67,6 +37,8 @@ Kind kind_of_file(std::string_view file) {
     if (file.starts_with("<frozen importlib")) kind = kImport;
     return kind;
 }
+
+}  // namespace
 
 CodeFacts* facts_of(PyCodeObject* code) {
     static const Py_ssize_t index = request_code_extra([](void* facts) { delete static_cast<CodeFacts*>(facts); });
@@ -83,10 +55,12 @@ CodeFacts* facts_of(PyCodeObject* code) {
     return facts.release();
 }
 
-Kind kind_of(PyCodeObject* code) {
+CodeKind kind_of(PyCodeObject* code) {
     CodeFacts* facts = facts_of(code);
     return facts ? facts->kind : kUser;
 }
+
+namespace {
 
 // What observes is Python too, but what it raises is not the program's: for its lifetime handlers of signals, and
 // exceptions that other threads raise in this one, wait until the program goes on.
@@ -137,7 +111,8 @@ PyObject* tuple_of(PyObject* const* items, Py_ssize_t count) {
     return tuple;
 }
 
-// What the instructions of some code do; null: the observation has failed.
+}  // namespace
+
 const CodeFacts* planned(Observation& o, PyCodeObject* code) {
     CodeFacts* facts = facts_of(code);
     if (facts && facts->steps) return facts;
@@ -188,18 +163,16 @@ bool before_instruction(Observation& o, Frame* frame, size_t at) {
     return tell(o, step.opcode, step.argument, code, static_cast<int>(at), operands);
 }
 
-// Whether a library's frame runs for the program, and not for the framework.
 bool is_programs(const Observation& o, Frame* frame) {
     for (frame = frame->previous; frame; frame = frame->previous) {
         if (frame == o.base) return true;
         if (!is_complete(frame)) continue;
-        const Kind kind = kind_of(code_of(frame));
+        const CodeKind kind = kind_of(code_of(frame));
         if (kind != kLibrary) return kind == kUser;
     }
     return false;
 }
 
-// Whether what runs now was imported, which is not observed.
 bool is_imported(Observation& o, Frame* frame) {
     if (!o.import) return false;
     for (; frame && frame != o.base; frame = frame->previous)
@@ -208,12 +181,9 @@ bool is_imported(Observation& o, Frame* frame) {
     return false;
 }
 
-enum class Tracing { None, Instructions, Failed };
-
-// A function's frame begins or goes on: whether its instructions are to be seen.
 Tracing at_call(Observation& o, Frame* frame) {
     PyCodeObject* code = code_of(frame);
-    const Kind kind = kind_of(code);
+    const CodeKind kind = kind_of(code);
     if (kind == kImport) {
         o.import = frame;
         o.import_code = code;
@@ -246,155 +216,7 @@ Tracing at_call(Observation& o, Frame* frame) {
                                                                                        : Tracing::Failed;
 }
 
-#if PY_VERSION_HEX >= 0x030C0000
-
-// Events come by `sys.monitoring`, which is the interpreter's: that functions begin, of all of them; instructions, of
-// the code that the observations under way have seen to run. Threads that are not observed give none.
-struct Events {
-    int users = 0;
-    long tool = -1;
-    uint64_t epoch = 0;  // counts the times that it was set up
-    long start = 0, resume = 0, instruction = 0;
-    PyObject* monitoring = nullptr;
-    PyObject* codes = nullptr;  // a list, of those that give instructions
-};
-Events events;
-
-PyObject* on_start(PyObject*, PyObject* const* args, Py_ssize_t) {
-    Observation* o = observation;
-    if (!o || o->failed) Py_RETURN_NONE;
-    Frame* frame = current_frame(PyThreadState_Get());
-    if (!frame || is_imported(*o, frame)) Py_RETURN_NONE;
-    const Tracing tracing = at_call(*o, frame);
-    if (tracing == Tracing::Failed) return nullptr;
-    if (tracing == Tracing::None) Py_RETURN_NONE;
-    CodeFacts* facts = facts_of(code_of(frame));
-    if (facts && facts->watched == events.epoch) Py_RETURN_NONE;
-    PyRef done(facts && PyList_Append(events.codes, args[0]) == 0
-                   ? PyObject_CallMethod(events.monitoring, "set_local_events", "lOl", events.tool, args[0],
-                                         events.instruction)
-                   : nullptr);
-    if (done) facts->watched = events.epoch;
-    else PyErr_Clear(), o->failed = true;
-    Py_RETURN_NONE;
-}
-
-PyObject* on_instruction(PyObject*, PyObject* const* args, Py_ssize_t) {
-    Observation* o = observation;
-    if (!o || o->failed) Py_RETURN_NONE;
-    Frame* frame = current_frame(PyThreadState_Get());
-    if (!frame || reinterpret_cast<PyObject*>(code_of(frame)) != args[0] || is_imported(*o, frame)) Py_RETURN_NONE;
-    if (kind_of(code_of(frame)) == kLibrary && !is_programs(*o, frame)) Py_RETURN_NONE;
-    const auto at = static_cast<size_t>(to_int64(args[1])) / sizeof(_Py_CODEUNIT);
-    const CodeFacts* facts = planned(*o, code_of(frame));
-    if (facts && at < facts->count && facts->steps[at].flags & kPrefix) Py_RETURN_NONE;  // told of what follows, too
-    if (facts && !before_instruction(*o, frame, at)) return nullptr;
-    Py_RETURN_NONE;
-}
-
-PyMethodDef start_callback = {"function_begins", method<on_start>(), METH_FASTCALL, nullptr};
-PyMethodDef instruction_callback = {"instruction", method<on_instruction>(), METH_FASTCALL, nullptr};
-
-void stop_events() {
-    if (--events.users) return;
-    PyObject* monitoring = events.monitoring;
-    auto call = [&](const char* name, const char* format, auto... arguments) {
-        if (!PyRef(PyObject_CallMethod(monitoring, name, format, arguments...))) PyErr_Clear();
-    };
-    if (events.tool >= 0) {
-        call("set_events", "ll", events.tool, 0L);
-        for (Py_ssize_t i = 0; i < PyList_GET_SIZE(events.codes); ++i)
-            call("set_local_events", "lOl", events.tool, PyList_GET_ITEM(events.codes, i), 0L);
-        for (long event : {events.start, events.resume, events.instruction})
-            call("register_callback", "llO", events.tool, event, Py_None);
-        call("free_tool_id", "l", events.tool);
-    }
-    events.tool = -1;
-    Py_CLEAR(events.codes);
-    Py_CLEAR(events.monitoring);
-}
-
-bool start_events() {
-    if (events.users++) return true;
-    ++events.epoch;
-    events.monitoring = Py_XNewRef(PySys_GetObject("monitoring"));
-    events.codes = PyList_New(0);
-    auto fails = [] { return PyErr_Clear(), stop_events(), false; };
-    if (!events.monitoring || !events.codes) return fails();
-    PyRef names(PyObject_GetAttrString(events.monitoring, "events"));
-    if (!names) return fails();
-    auto number = [&](const char* name) {
-        PyRef found(PyObject_GetAttrString(names.get(), name));
-        return found ? static_cast<long>(to_int64(found.get())) : 0L;
-    };
-    events.start = number("PY_START");
-    events.resume = number("PY_RESUME");
-    events.instruction = number("INSTRUCTION");
-    for (long tool : {4L, 3L, 5L, 2L}) {
-        PyRef user(PyObject_CallMethod(events.monitoring, "get_tool", "l", tool));
-        if (!user) return fails();
-        if (user.get() != Py_None) continue;
-        if (!PyRef(PyObject_CallMethod(events.monitoring, "use_tool_id", "ls", tool, "minitensor"))) return fails();
-        events.tool = tool;
-        break;
-    }
-    if (events.tool < 0) return fails();
-    PyRef start(PyCFunction_New(&start_callback, nullptr)), step(PyCFunction_New(&instruction_callback, nullptr));
-    auto registered = [&](long event, const PyRef& callback) {
-        return bool(PyRef(
-            PyObject_CallMethod(events.monitoring, "register_callback", "llO", events.tool, event, callback.get())));
-    };
-    if (!start || !step || !registered(events.start, start) || !registered(events.resume, start) ||
-        !registered(events.instruction, step) ||
-        !PyRef(PyObject_CallMethod(events.monitoring, "set_events", "ll", events.tool, events.start | events.resume)))
-        return fails();
-    return true;
-}
-
-#else
-
-// Events come by the thread's trace function.
-int on_event(PyObject*, PyFrameObject* object, int what, PyObject* argument) {
-    Observation* o = observation;
-    if (!o) return 0;
-    if (o->other && what != PyTrace_OPCODE) {
-        int failed = o->other(o->other_argument, object, what, argument);
-        if (failed) return failed;
-    }
-    Frame* frame = object->f_frame;
-    if (o->failed || (what != PyTrace_OPCODE && what != PyTrace_CALL) || is_imported(*o, frame)) return 0;
-    // An exception may be on its way through: what is looked up here must leave it alone.
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
-    bool goes_on = true;
-    if (what == PyTrace_OPCODE) {
-        goes_on = before_instruction(*o, frame, static_cast<size_t>(_PyInterpreterFrame_LASTI(frame)));
-    } else {
-        const Tracing tracing = at_call(*o, frame);
-        goes_on = tracing != Tracing::Failed;
-        if (tracing == Tracing::Instructions) object->f_trace_opcodes = 1;
-        if (!o->other) object->f_trace_lines = 0;
-    }
-    if (goes_on) {
-        PyErr_Restore(type, value, traceback);
-        return 0;
-    }
-    Py_XDECREF(type);
-    Py_XDECREF(value);
-    Py_XDECREF(traceback);
-    return -1;
-}
-
-void stop_events() { PyEval_SetTrace(observation->other, observation->other_argument); }
-
-bool start_events() {
-    observation->other = observation->thread->c_tracefunc;
-    observation->other_argument = Py_XNewRef(observation->thread->c_traceobj);
-    PyEval_SetTrace(on_event, nullptr);
-    return true;
-}
-
-#endif
+namespace {
 
 void end() {
     Observation* o = observation;
@@ -521,6 +343,8 @@ PyObject* observed(PyObject*, PyObject* arguments) {
 }
 
 #else
+
+namespace {
 
 PyObject* begin_observing(PyObject*, PyObject*) { Py_RETURN_FALSE; }
 PyObject* end_observing(PyObject*, PyObject*) { Py_RETURN_FALSE; }
