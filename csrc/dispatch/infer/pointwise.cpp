@@ -100,12 +100,6 @@ void infer_with_number(Call& call, InferFn infer) {
 void infer_numbers_with_number(Call& call) { infer_with_number(call, infer_numbers); }
 void infer_floats_with_number(Call& call) { infer_with_number(call, infer_floats); }
 
-void infer_float_formula(Call& call) {
-    DType dtype = result_type(call);
-    if (info(dtype).category < kFloating) dtype = DType::F32;
-    set(call, dtype, DType::Bool);
-}
-
 void infer_test(Call& call) { set(call, result_type(call), DType::Bool); }
 
 }  // namespace mt

@@ -16,6 +16,5 @@ void infer_lerp(Call& call);      // the same, of one dtype
 void infer_numbers_with_number(Call& call);
 void infer_floats_with_number(Call& call);
 void infer_test(Call& call);      // every dtype; the result is bool
-void infer_float_formula(Call& call);  // as float32 for integers; the result is bool
 
 }  // namespace mt
