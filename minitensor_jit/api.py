@@ -18,7 +18,7 @@ from minitensor._functions.public_names import PLACES
 from minitensor._jit import programs
 from minitensor.ops import ROWS
 from minitensor_jit.cache.disk_cache import all_caches
-from minitensor_jit.cache.disk_folder import private_folder
+from minitensor_jit.cache.lru_disk_folder import private_folder
 from minitensor_jit.compiler.compiler import Compiler
 from minitensor_jit.errors import CacheDirectoryError, InvalidArgumentError
 from minitensor_jit.flags import FlagError, JitOptions, read_environment

@@ -6,8 +6,8 @@
 
 #include "autograd/accumulate_grad.h"
 #include "autograd/formula.h"
-#include "autograd/gradient_check.h"
 #include "autograd/node_hooks.h"
+#include "autograd/validate_outputs.h"
 #include "core/error.h"
 #include "core/pointer_numbers.h"
 #include "dispatch/jit_device.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "autograd/engine.h"
-#include "autograd/gradient_check.h"
+#include "autograd/validate_outputs.h"
 #include "core/error.h"
 #include "dispatch/jit_device.h"
 #include "dispatch/python/override_state.h"

@@ -15,7 +15,7 @@ from minitensor.serialization.archive import Reader, Writer
 from minitensor.serialization.files import write_file
 from minitensor.serialization.names import find, storage_of
 from minitensor.serialization.pickler import pickle_object
-from minitensor.serialization.unpickler import unpickle
+from minitensor.serialization.weights_only_unpickler import unpickle
 from minitensor.serialization.whole_objects import unpickle_whole
 from minitensor.storage import TypedStorage, UntypedStorage
 

@@ -13,7 +13,7 @@ from minitensor._C import Size, Tensor
 from minitensor.composite import layout as layouts
 from minitensor.composite.creation import empty_strided
 from minitensor.serialization.safe_globals import get_safe_globals, lookup
-from minitensor.serialization.unpickler import Allowed, Unfinished
+from minitensor.serialization.weights_only_unpickler import Allowed, Unfinished
 from minitensor.storage import TypedStorage, UntypedStorage
 
 __all__ = ["DTYPES", "STORAGE_NAMES", "find", "storage_of"]

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from minitensor.serialization.names import find
-from minitensor.serialization.unpickler import Allowed
+from minitensor.serialization.weights_only_unpickler import Allowed
 
 __all__ = ["unpickle_whole"]
 

@@ -5,7 +5,7 @@ processor with its features, the versions of minitensor, its core and LLVM, the 
 entry repeats that key and has a checksum over all of it. So an entry that was cut short, changed, renamed, or is for
 another machine is not loaded: it is removed, and the cluster is compiled anew.
 
-How files are written, and whose folders are trusted: `disk_folder.py`. Programs for GPUs are kept the same
+How files are written, and whose folders are trusted: `lru_disk_folder.py`. Programs for GPUs are kept the same
 way, with the driver's code of their PTX (`runtime/cuda/executable.py`).
 """
 
@@ -19,7 +19,7 @@ from functools import cache
 from minitensor._jit.kept_plans import compiler_fingerprint, compiler_sources
 from minitensor._jit.processor import processor
 from minitensor_jit.cache.disk_entry import OtherSizes, decode, encode
-from minitensor_jit.cache.disk_folder import DiskFolder, read_file
+from minitensor_jit.cache.lru_disk_folder import DiskFolder, read_file
 from minitensor_jit.flags import JitOptions
 from minitensor_jit.log import log
 from minitensor_jit.runtime.executable import AnyExecutable

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .errors import CompileError
-from .indexing.index import AffineExpr, Space
+from .indexing.indexing_map import AffineExpr, Space
 from .indexing.movement import accesses
 from .kernel_spec import KernelSpec, Root, element_cost, reachable
 from .reduction import Reduction, column_blocks

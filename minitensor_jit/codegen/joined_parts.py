@@ -6,7 +6,7 @@ from math import prod
 
 from ..ir.module import Instruction
 from ..ir.size import Size
-from .indexing.index import AffineExpr, Space
+from .indexing.indexing_map import AffineExpr, Space
 from .indexing.movement import concatenate_offsets
 from .kernel_spec import KernelSpec
 

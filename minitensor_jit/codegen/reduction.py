@@ -19,7 +19,7 @@ from ..ir.semantics.reduction import (
 from ..ir.size import NotSymbolic, Size
 from .emitter.elementwise import combine
 from .emitter.types import MEMORY, dtype_constant
-from .indexing.index import AffineExpr, Index, Space
+from .indexing.indexing_map import AffineExpr, Index, Space
 from .llvm.ir_text import Builder
 from .llvm.ir_types import Value, vector
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ..ir.module import Instruction
 from .errors import CompileError
-from .indexing.index import AffineExpr, Index, Space
+from .indexing.indexing_map import AffineExpr, Index, Space
 from .indexing.movement import accesses, operand_indices
 from .indexing.space import refine
 from .kernel_spec import KernelSpec, Root, element_cost, reachable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..ir.analysis.window_updates import through_reshapes
 from ..ir.module import Instruction
-from .indexing.index import AffineExpr, Space
+from .indexing.indexing_map import AffineExpr, Space
 from .indexing.movement import accesses
 from .indexing.space import Nest, refine
 from .kernel_spec import KernelSpec, element_cost, reachable

@@ -14,7 +14,7 @@ from minitensor import _C
 from minitensor._jit import kept_plans
 from minitensor._jit.background_process import JOBS, REPLIES
 from minitensor._jit.processor import processor
-from minitensor_jit.cache.disk_folder import read_file
+from minitensor_jit.cache.lru_disk_folder import read_file
 from minitensor_jit.clustering.pipeline import cluster
 from minitensor_jit.compiler.compiler import Compiler, no_collections, noting_executables
 from minitensor_jit.compiler.launcher import Launcher

@@ -171,7 +171,7 @@ def test_attributes_that_files_may_not_set(state, message):
 )
 def test_functions_as_arguments(pickled, message):
     from minitensor.serialization.names import find
-    from minitensor.serialization.unpickler import unpickle
+    from minitensor.serialization.weights_only_unpickler import unpickle
 
     with pytest.raises(pickle.UnpicklingError, match=message):
         unpickle(pickled, find, None)

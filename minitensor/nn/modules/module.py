@@ -20,8 +20,8 @@ from minitensor.nn.modules.calls import (
     register_module_full_backward_hook,
     register_module_full_backward_pre_hook,
 )
-from minitensor.nn.modules.state import _EXTRA_STATE_KEY_SUFFIX as _EXTRA_STATE_KEY_SUFFIX  # libraries look here
-from minitensor.nn.modules.state import State
+from minitensor.nn.modules.state_dict import _EXTRA_STATE_KEY_SUFFIX as _EXTRA_STATE_KEY_SUFFIX  # libraries look here
+from minitensor.nn.modules.state_dict import State
 from minitensor.nn.parameter import Buffer, Parameter
 from minitensor.utils.hooks import RemovableHandle, add_hook
 

@@ -12,7 +12,7 @@ from ...ir.size import Size, hint
 from ...runtime.buffer_assignment import Location
 from ..abi import PARALLEL_FOR
 from ..emitter.elemental import Emitter
-from ..indexing.index import Space
+from ..indexing.indexing_map import Space
 from ..kernel_spec import KernelSpec, reachable
 from ..llvm.ir_text import Block, Builder, Function, Module
 from ..llvm.ir_types import I8, I32, I64, PTR, VOID, Value, constant

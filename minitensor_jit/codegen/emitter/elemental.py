@@ -14,7 +14,7 @@ import numpy as np
 from ...ir.module import Instruction
 from ...ir.opcode import Trait, is_elementwise, opcodes_with
 from ..errors import CompileError
-from ..indexing.index import AffineExpr, Index, Space
+from ..indexing.indexing_map import AffineExpr, Index, Space
 from ..indexing.movement import Condition, concatenate_offsets, operand_indices, pad_conditions, update_conditions
 from ..llvm.ir_text import Function
 from ..llvm.ir_types import I32, Value, vector

@@ -7,7 +7,7 @@ from math import gcd
 
 from ...ir.module import Instruction
 from ...ir.shape import DTYPES
-from ..indexing.index import AffineExpr, Atom, DynamicIndex, FloorDiv, Index, Var
+from ..indexing.indexing_map import AffineExpr, Atom, DynamicIndex, FloorDiv, Index, Var
 from ..indexing.movement import Condition
 from ..llvm.ir_types import I32, I64, Type, Value, constant, vector
 from .scope import Scope

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from ...ir.shape import DTYPES
-from ..indexing.index import AffineExpr, Atom, FloorDiv
+from ..indexing.indexing_map import AffineExpr, Atom, FloorDiv
 from ..llvm.ir_text import Builder
 from ..llvm.ir_types import I1, I8, I32, PTR, VOID, Pair, Type, Value, constant, integer, type_text, vector
 from .index_emitter import IndexEmitter

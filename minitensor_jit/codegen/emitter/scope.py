@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeAlias
 
-from ..indexing.index import AffineExpr, Atom, Space
+from ..indexing.indexing_map import AffineExpr, Atom, Space
 from ..llvm.ir_text import Builder, Function
 from ..llvm.ir_types import Value
 

@@ -13,7 +13,7 @@ from typing import Final
 from ...ir.module import Instruction
 from ...ir.opcode import is_elementwise
 from ..errors import CompileError
-from .index import ZERO, AffineExpr, DynamicIndex, FloorDiv, Index, Space
+from .indexing_map import ZERO, AffineExpr, DynamicIndex, FloorDiv, Index, Space
 
 __all__ = ["Accesses", "Condition", "accesses", "concatenate_offsets", "operand_indices", "pad_conditions"]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ..emitter.elemental import Emitter
 from ..llvm.ir_types import Value, constant
-from .index import ZERO, AffineExpr, Atom, FloorDiv, Space
+from .indexing_map import ZERO, AffineExpr, Atom, FloorDiv, Space
 
 __all__ = ["Nest", "delinearize_rows", "refine"]
 

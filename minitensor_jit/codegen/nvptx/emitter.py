@@ -9,7 +9,7 @@ from typing import Final
 from ...ir.shape import DTYPES
 from ..emitter.elemental import Emitter
 from ..emitter.types import MEMORY, PARTS
-from ..indexing.index import AffineExpr, Atom, Space
+from ..indexing.indexing_map import AffineExpr, Atom, Space
 from ..llvm.ir_text import Builder, Function
 from ..llvm.ir_types import F32, I1, I8, I16, I32, I64, PTR, VOID, Pair, Type, Value, constant, vector
 

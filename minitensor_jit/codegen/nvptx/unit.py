@@ -24,7 +24,7 @@ from ...runtime.cuda.program import (
     Scalar,
 )
 from ..emitter.types import MEMORY
-from ..indexing.index import ZERO, Space
+from ..indexing.indexing_map import ZERO, Space
 from ..kernel_spec import Binding, KernelSpec, Plan, Root, reachable
 from ..llvm.ir_text import Function, Module
 from ..llvm.ir_types import I32, I64, PTR, VOID, Value, type_text

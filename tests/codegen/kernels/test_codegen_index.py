@@ -3,7 +3,7 @@ import random
 import numpy as np
 
 from minitensor_jit.codegen.cpu.compiler import compile_module
-from minitensor_jit.codegen.indexing.index import AffineExpr, FloorDiv, Space, Var
+from minitensor_jit.codegen.indexing.indexing_map import AffineExpr, FloorDiv, Space, Var
 from minitensor_jit.codegen.indexing.movement import accesses
 from minitensor_jit.codegen.indexing.space import Nest, refine
 from minitensor_jit.ir.builder import Builder

@@ -14,7 +14,7 @@ from ...columns import Columns
 from ...emitter.elemental import Emitter
 from ...emitter.loops import counted_loop, i64
 from ...emitter.types import MEMORY
-from ...indexing.index import AffineExpr, Space
+from ...indexing.indexing_map import AffineExpr, Space
 from ...indexing.space import delinearize_rows, refine
 from ...kernel_spec import KernelSpec, Root
 from ...llvm.ir_types import Value

@@ -14,7 +14,7 @@ from minitensor_jit.ir.size import Size
 from ...emitter.elemental import Emitter
 from ...emitter.loops import counted_loop, i64
 from ...emitter.types import MEMORY
-from ...indexing.index import AffineExpr, Space
+from ...indexing.indexing_map import AffineExpr, Space
 from ...indexing.space import delinearize_rows
 from ...llvm.ir_types import Value
 from ...reduction import Reduction

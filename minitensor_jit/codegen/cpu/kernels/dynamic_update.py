@@ -7,7 +7,7 @@ from math import prod
 
 from ....ir.module import Instruction
 from ...emitter.loops import counted_loop, i64
-from ...indexing.index import AffineExpr, Space
+from ...indexing.indexing_map import AffineExpr, Space
 from ...indexing.space import delinearize_rows
 from ...kernel_spec import KernelSpec
 from ...llvm.ir_types import Value

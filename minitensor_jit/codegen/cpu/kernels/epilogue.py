@@ -5,7 +5,7 @@ from __future__ import annotations
 from ....ir.module import Computation, Instruction
 from ...emitter.elemental import Emitter
 from ...emitter.loops import counted_loop, i64
-from ...indexing.index import AffineExpr, Space
+from ...indexing.indexing_map import AffineExpr, Space
 from ...kernel_spec import KernelSpec, element_cost, reachable
 from ...llvm.ir_text import Function
 from ...llvm.ir_types import I64, PTR, VOID, Value

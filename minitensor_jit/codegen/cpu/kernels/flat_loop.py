@@ -7,7 +7,7 @@ from ....ir.module import Instruction
 from ....runtime.buffer_assignment import Location
 from ...abi import PARALLEL_FOR
 from ...emitter.loops import i64
-from ...indexing.index import AffineExpr, Space
+from ...indexing.indexing_map import AffineExpr, Space
 from ...kernel_spec import Binding, KernelSpec, element_cost, reachable
 from ...llvm.ir_text import Function
 from ...llvm.ir_types import I64, PTR, Value

@@ -9,7 +9,7 @@ from ....runtime.buffer_assignment import Location
 from ...emitter.elemental import Emitter
 from ...emitter.loops import counted_loop, i64
 from ...emitter.scalar_computation import apply_scalar, check_scalar
-from ...indexing.index import AffineExpr, Index, Space
+from ...indexing.indexing_map import AffineExpr, Index, Space
 from ...indexing.movement import accesses
 from ...indexing.space import delinearize_rows, refine
 from ...kernel_spec import KernelSpec, element_cost, reachable

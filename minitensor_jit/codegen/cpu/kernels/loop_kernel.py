@@ -8,7 +8,7 @@ from itertools import pairwise
 from ....ir.opcode import Trait, opcodes_with
 from ....ir.size import Size, hint
 from ...emitter.loops import counted_loop, i64, is_constant
-from ...indexing.index import AffineExpr, Space
+from ...indexing.indexing_map import AffineExpr, Space
 from ...indexing.movement import accesses
 from ...indexing.space import delinearize_rows, refine
 from ...joined_parts import JoinedPart, joined_parts

@@ -16,7 +16,7 @@ from ....runtime.buffer_assignment import Location
 from ...emitter.elemental import Emitter
 from ...emitter.loops import counted_loop, i64, is_constant
 from ...emitter.types import MEMORY
-from ...indexing.index import AffineExpr, Space
+from ...indexing.indexing_map import AffineExpr, Space
 from ...indexing.space import delinearize_rows
 from ...kernel_spec import KernelSpec, Root
 from ...llvm.ir_types import I64, Value

@@ -18,7 +18,7 @@ from ...emitter.elemental import Emitter
 from ...emitter.elementwise import COST
 from ...emitter.loops import counted_loop, i64
 from ...emitter.types import MEMORY, PARTS
-from ...indexing.index import AffineExpr, Space, Var
+from ...indexing.indexing_map import AffineExpr, Space, Var
 from ...indexing.space import delinearize_rows
 from ...llvm.ir_types import Value, constant, vector
 from ...reduction import Reduction, fold_vectors

@@ -13,7 +13,7 @@ from ...emitter.elementwise import combine
 from ...emitter.loops import counted_loop, i64
 from ...emitter.scalar_computation import apply_scalar, check_scalar
 from ...emitter.types import MEMORY, PARTS
-from ...indexing.index import ZERO, AffineExpr, Index, Space, Var
+from ...indexing.indexing_map import ZERO, AffineExpr, Index, Space, Var
 from ...indexing.space import delinearize_rows, refine
 from ...kernel_spec import KernelSpec
 from ...llvm.ir_text import Builder

@@ -10,7 +10,7 @@ from ....runtime.buffer_assignment import Location
 from ...abi import SORT
 from ...emitter.elemental import Emitter
 from ...emitter.scalar_computation import apply_scalar, before, check_scalar
-from ...indexing.index import Space
+from ...indexing.indexing_map import Space
 from ...kernel_spec import KernelSpec, location_of
 from ...llvm.ir_text import Function
 from ...llvm.ir_types import I8, I64, PTR

@@ -12,7 +12,7 @@ from ....ir.shape import DTYPES
 from ...emitter.elemental import Emitter
 from ...emitter.loops import counted_loop, i64
 from ...emitter.types import MEMORY
-from ...indexing.index import AffineExpr
+from ...indexing.indexing_map import AffineExpr
 from ...indexing.space import Nest, delinearize_rows
 from ...llvm.ir_text import Builder, Function, Module
 from ...llvm.ir_types import F32, F64, I8, I32, I64, PTR, VOID, Value, constant, integer, vector

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from ...emitter.elemental import Emitter
 from ...emitter.loops import counted_loop, i64, is_constant
-from ...indexing.index import AffineExpr, Space
+from ...indexing.indexing_map import AffineExpr, Space
 from ...llvm.ir_text import Builder
 from ...llvm.ir_types import I1, I32, Value, constant, vector
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from ...columns import Columns
 from ...emitter.loops import counted_loop
 from ...emitter.types import MEMORY
-from ...indexing.index import AffineExpr, Space
+from ...indexing.indexing_map import AffineExpr, Space
 from ...indexing.space import delinearize_rows, refine
 from ...kernel_spec import KernelSpec, Root
 from ...llvm.ir_types import Value

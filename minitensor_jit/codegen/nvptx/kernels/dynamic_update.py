@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ....ir.module import Instruction
-from ...indexing.index import Space
+from ...indexing.indexing_map import Space
 from ...indexing.space import delinearize_rows
 from ...kernel_spec import KernelSpec
 from ...llvm.ir_types import Value

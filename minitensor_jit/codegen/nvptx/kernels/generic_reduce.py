@@ -11,7 +11,7 @@ from math import prod
 from ....ir.module import Computation, Instruction
 from ...emitter.loops import counted_loop
 from ...emitter.scalar_computation import apply_scalar, check_scalar
-from ...indexing.index import AffineExpr, Index, Space
+from ...indexing.indexing_map import AffineExpr, Index, Space
 from ...indexing.movement import accesses
 from ...indexing.space import delinearize_rows, refine
 from ...kernel_spec import KernelSpec, element_cost, reachable

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from ....ir.module import Instruction
 from ...emitter.loops import counted_loop
-from ...indexing.index import AffineExpr, Space
+from ...indexing.indexing_map import AffineExpr, Space
 from ...indexing.movement import accesses
 from ...indexing.space import delinearize_rows, refine
 from ...kernel_spec import KernelSpec, Root, element_cost, reachable

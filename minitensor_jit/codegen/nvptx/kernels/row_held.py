@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ....ir.shape import DTYPES
 from ...emitter.loops import counted_loop
-from ...indexing.index import AffineExpr
+from ...indexing.indexing_map import AffineExpr
 from ...kernel_spec import Root
 from ...llvm.ir_types import I8, I32, Value, constant
 from ...reduction import LANES, Reduction, fold_lanes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...emitter.loops import counted_loop
-from ...indexing.index import AffineExpr
+from ...indexing.indexing_map import AffineExpr
 from ...kernel_spec import Root
 from ...llvm.ir_types import I32, Value, constant
 from ...reduction import LANES, Reduction

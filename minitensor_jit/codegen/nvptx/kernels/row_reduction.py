@@ -8,7 +8,7 @@ from typing import TypeAlias
 from ....ir.shape import DTYPES
 from ...emitter.loops import counted_loop
 from ...emitter.types import MEMORY
-from ...indexing.index import AffineExpr, Space
+from ...indexing.indexing_map import AffineExpr, Space
 from ...indexing.space import delinearize_rows
 from ...kernel_spec import KernelSpec, Root
 from ...llvm.ir_types import I32, Value, constant

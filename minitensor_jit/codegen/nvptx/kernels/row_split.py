@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from ...emitter.loops import counted_loop
 from ...emitter.types import MEMORY
-from ...indexing.index import AffineExpr
+from ...indexing.indexing_map import AffineExpr
 from ...llvm.ir_types import I32, Value, constant
 from ...reduction import LANES, Reduction
 from .row_held import STAGING_BYTES, is_ordered

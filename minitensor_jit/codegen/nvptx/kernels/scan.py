@@ -18,7 +18,7 @@ from ....ir.shape import DTYPES, Shape
 from ...emitter.loops import counted_loop
 from ...emitter.scalar_computation import apply_scalar
 from ...emitter.types import MEMORY, dtype_constant
-from ...indexing.index import Space
+from ...indexing.indexing_map import Space
 from ...kernel_spec import KernelSpec
 from ...llvm.ir_types import Value
 from ..unit import GpuUnit, Kernel

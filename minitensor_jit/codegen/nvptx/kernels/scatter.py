@@ -18,7 +18,7 @@ from ...emitter.loops import counted_loop, while_loop
 from ...emitter.scalar_computation import apply_scalar, check_scalar
 from ...emitter.types import MEMORY, PARTS
 from ...errors import CompileError
-from ...indexing.index import ZERO, AffineExpr, Index, Space, strides_of
+from ...indexing.indexing_map import ZERO, AffineExpr, Index, Space, strides_of
 from ...kernel_spec import KernelSpec
 from ...llvm.ir_types import I32, I64, Value, constant
 from ..unit import Fill, GpuUnit, Kernel, Symbol

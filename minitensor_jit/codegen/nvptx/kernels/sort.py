@@ -13,7 +13,7 @@ from ....ir.module import Instruction
 from ....runtime.cuda.program import Scalar
 from ...emitter.loops import counted_loop, while_loop
 from ...emitter.scalar_computation import apply_scalar, before, check_scalar
-from ...indexing.index import Space
+from ...indexing.indexing_map import Space
 from ...kernel_spec import KernelSpec
 from ...llvm.ir_types import I32, Value, constant
 from ..unit import GpuUnit, Kernel, Symbol

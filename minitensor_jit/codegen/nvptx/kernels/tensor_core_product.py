@@ -23,7 +23,7 @@ from ....ir.module import Instruction
 from ....ir.semantics.matrix import product_sizes
 from ....ir.shape import DTYPES
 from ...emitter.loops import counted_loop
-from ...indexing.index import Space
+from ...indexing.indexing_map import Space
 from ...kernel_spec import KernelSpec
 from ...llvm.ir_types import F32, I32, I64, Value, constant
 from ..unit import GpuUnit, Kernel

@@ -12,7 +12,7 @@ from functools import partial
 
 from ....ir.module import Instruction
 from ...emitter.types import MEMORY, PARTS
-from ...indexing.index import AffineExpr, Atom, DynamicIndex, FloorDiv, Space
+from ...indexing.indexing_map import AffineExpr, Atom, DynamicIndex, FloorDiv, Space
 from ...indexing.movement import accesses
 from ...indexing.space import Nest, delinearize_rows
 from ...kernel_spec import KernelSpec, Root

@@ -16,7 +16,7 @@ from ....ir.semantics.matrix import BLOCK_K, product_sizes
 from ....ir.shape import DTYPES
 from ...emitter.loops import counted_loop
 from ...emitter.types import MEMORY
-from ...indexing.index import ZERO, AffineExpr, Space
+from ...indexing.indexing_map import ZERO, AffineExpr, Space
 from ...kernel_spec import KernelSpec
 from ...llvm.ir_types import Value, constant
 from ..unit import GpuUnit, Kernel

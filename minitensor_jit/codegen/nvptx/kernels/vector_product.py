@@ -14,7 +14,7 @@ from ....ir.semantics.matrix import product_sizes
 from ....ir.shape import DTYPES
 from ...emitter.loops import counted_loop
 from ...emitter.types import MEMORY
-from ...indexing.index import Space
+from ...indexing.indexing_map import Space
 from ...kernel_spec import KernelSpec
 from ...llvm.ir_types import Value, constant
 from ..unit import GpuUnit, Kernel

@@ -1,4 +1,4 @@
-#include "autograd/gradient_check.h"
+#include "autograd/validate_outputs.h"
 
 #include "autograd/engine.h"
 #include "core/error.h"
