@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
@@ -14,41 +14,10 @@ from ..semantics.collective import parse_groups
 from ..semantics.draw import stream_of, with_stream
 from ..semantics.window import ConvolutionDims, Window
 from ..shape import DTYPES, AnyShape, Shape, TupleShape
+from .lexer import ParseError, Token, tokens_of
 from .syntax import ATTRIBUTES, parse_number, unescape
 
 __all__ = ["ParseError", "parse_module"]
-
-
-class ParseError(ValueError):
-    """The text is no module of this IR; says the line and what was expected."""
-
-    def __init__(self, message: str, line: int) -> None:
-        super().__init__(f"line {line}: {message}")
-        self.line = line
-
-
-class Token(NamedTuple):
-    """One word of the text; `kind` is name, number, nan, string, padding, punctuation or end."""
-
-    kind: str
-    text: str
-    line: int
-    start: int
-    end: int
-
-
-_TOKEN: Final = re.compile(
-    r"""(?P<space>[ \t\r]+|/\*.*?\*/|//[^\n]*)
-      | (?P<newline>\n)
-      | (?P<string>"(?:[^"\\\n]|\\.)*")
-      | (?P<padding>-?\d+_-?\d+(?:_-?\d+)?(?:x-?\d+_-?\d+(?:_-?\d+)?)*)
-      | (?P<nan>-?nan\(0x[0-9a-fA-F]+\)|-(?:inf|nan)\b)
-      | (?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)
-      | (?P<name>%?[A-Za-z_][A-Za-z0-9_.\-]*)
-      | (?P<punctuation>->|\.\.\.|[=,(){}\[\]:<>*?#])
-    """,
-    re.VERBOSE | re.DOTALL,
-)
 
 _SECTION: Final = re.compile(r"^(?:FileNames|FunctionNames|FileLocations|StackFrames)\n(?:[^\n]+\n)*", re.MULTILINE)
 
@@ -65,32 +34,12 @@ def parse_module(text: str, *, any_layout: bool = False) -> Module:
         raise ParseError("tuples or literals are nested too deeply", parser.token.line) from None
 
 
-def _tokens(text: str) -> list[Token]:
-    tokens: list[Token] = []
-    line, position = 1, 0
-    while position < len(text):
-        match = _TOKEN.match(text, position)
-        if match is None:
-            raise ParseError(f"unexpected character {text[position]!r}", line)
-        kind = match.lastgroup or ""
-        word = match[0]
-        if kind == "newline":
-            line += 1
-        elif kind == "space":
-            line += word.count("\n")
-        else:
-            tokens.append(Token(kind, word, line, match.start(), match.end()))
-        position = match.end()
-    tokens.append(Token("end", "the end of the text", line, position, position))
-    return tokens
-
-
 class _Parser:
     def __init__(self, text: str, any_layout: bool) -> None:
         self.any_layout = any_layout
         # XLA's tables of stack frames, which metadata may refer to, are skipped; newlines keep lines right.
         self.text = _SECTION.sub(lambda m: "\n" * m[0].count("\n"), text)
-        self.tokens = _tokens(self.text)
+        self.tokens = tokens_of(self.text)
         self.position = 0
         self.computations: dict[str, Computation] = {}
         # (instruction, attribute, computation names, line), resolved when every computation is known.
