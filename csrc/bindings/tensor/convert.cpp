@@ -183,8 +183,12 @@ void store(PyObject* data, DType dtype, const Dims& sizes, size_t depth, char*& 
 }  // namespace
 
 Ref<Tensor> cast_to(Ref<Tensor> tensor, DType dtype, bool copy) {
-    static const OpDef *cast = find_op("cast"), *clone = find_op("clone");
     trace::Suspend suspend;  // data comes in as it is now
+    return copied(std::move(tensor), dtype, copy);
+}
+
+Ref<Tensor> copied(Ref<Tensor> tensor, DType dtype, bool copy) {
+    static const OpDef *cast = find_op("cast"), *clone = find_op("clone");
     GradMode no_grad(false);
     Ref<Tensor> result = tensor;
     if (tensor->dtype != dtype) {
@@ -220,7 +224,7 @@ PyObject* tensor_from_data(PyObject*, PyObject* args) {
             bool meta = source.device().type == DeviceType::Meta && !batch_level(source);
             if (meta && device.type != DeviceType::Meta)
                 throw Error(ErrorKind::NotImplemented, "Cannot copy out of meta tensor; no data!");
-            result = meta ? Tensor::empty(source.sizes, wanted, device) : cast_to(detach(source), wanted, copy);
+            result = meta ? Tensor::empty(source.sizes, wanted, device) : copied(detach(source), wanted, copy);
         } else if (!PyList_Check(data) && !PyTuple_Check(data) && PyObject_CheckBuffer(data) && is_array(data)) {
             Ref<Tensor> shared = from_buffer(data, !copy);
             result = cast_to(shared, has_dtype ? dtype : shared->dtype, copy);

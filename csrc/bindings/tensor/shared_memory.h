@@ -13,5 +13,7 @@ DeviceAddress reachable_place(Tensor& tensor);
 Ref<Tensor> from_buffer(PyObject* object, bool strict);
 // The tensor as `dtype`, without history; a copy if `copy` or another dtype says so.
 Ref<Tensor> cast_to(Ref<Tensor> tensor, DType dtype, bool copy);
+// The same as an op that may be recorded.
+Ref<Tensor> copied(Ref<Tensor> tensor, DType dtype, bool copy);
 
 }  // namespace mt::py

@@ -53,7 +53,7 @@ bool Program::gather(Tensor* const* given, Arguments& arguments) const {
 
 bool Program::accepts(Tensor* const* given, size_t given_count) const {
     if (given_count != given_count_ || outdated() || !history_.holds()) return false;
-    if (!gradients_.empty() && !gradients_are_plain()) return false;
+    if (takes_gradients_ && !gradients_are_plain()) return false;
     Arguments arguments;
     if (!gather(given, arguments)) return false;
     const size_t count = arguments.size();

@@ -112,8 +112,10 @@ std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> pla
     std::vector<Tensor*> arguments = given, results = returned;
     program->given_count_ = given.size();
     program->result_count_ = returned.size();
-    if (!function_log->gradients.empty()) {
-        if (ran_earlier_node) return refuse("gradients run through the history of a tensor from outside");
+    program->takes_gradients_ = !function_log->gradients.empty() || next_sequence() > own_nodes_from + 1;
+    if (!function_log->gradients.empty() && ran_earlier_node)
+        return refuse("gradients run through the history of a tensor from outside");
+    if (program->takes_gradients_) {
         if (!gradients_are_plain()) return refuse("gradients are watched by hooks, or for anomalies");
     }
     for (const FunctionLog::Gradient& one : function_log->gradients) {

@@ -114,6 +114,7 @@ class Program {
     std::vector<Written> written_;
     std::vector<Returned> results_;
     std::vector<Gradient> gradients_;
+    bool takes_gradients_ = false;  // nodes of the backward graph were made, whether or not any is left
     // Numbers that are read at each call, which of the trace's scalars they are, and those that it writes to tensors.
     Numbers numbers_;
     std::vector<std::pair<uint32_t, uint32_t>> bound_scalars_;  // scalar, place

@@ -40,16 +40,20 @@ struct DictItem {
     const Entry* entry;
 };
 
-// What a tensor is, beside its values.
+// What a tensor is, beside its values. Its class may be assigned.
 struct TensorLayout {
+    PyRef type;
     DType dtype;
     Device device;
     Dims sizes, strides;
     bool requires_grad, is_leaf;
-    explicit TensorLayout(Tensor& t)
-        : dtype(t.dtype), device(t.device()), sizes(t.sizes), strides(t.strides), requires_grad(mt::requires_grad(t)),
-          is_leaf(mt::is_leaf(t)) {}
-    bool is_of(Tensor& t) const {
+    explicit TensorLayout(PyObject* object) : TensorLayout(object, *tensor_of(object)) {}
+    TensorLayout(PyObject* object, Tensor& t)
+        : type(PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(object)))), dtype(t.dtype), device(t.device()),
+          sizes(t.sizes), strides(t.strides), requires_grad(mt::requires_grad(t)), is_leaf(mt::is_leaf(t)) {}
+    bool is_of(PyObject* object) const {
+        if (!is_tensor(object) || reinterpret_cast<PyObject*>(Py_TYPE(object)) != type.get()) return false;
+        Tensor& t = *tensor_of(object);
         return t.dtype == dtype && t.device() == device && t.sizes == sizes && t.strides == strides &&
                mt::requires_grad(t) == requires_grad && mt::is_leaf(t) == is_leaf;
     }
@@ -220,7 +224,7 @@ bool holds(Guard& guard) {
         case Kind::TypeOf: return guard.what->items[0].is(reinterpret_cast<PyObject*>(Py_TYPE(object)));
         case Kind::Items: return items_hold(guard, object);
         case Kind::Function: return function_holds(guard, object);
-        case Kind::Layout: return is_tensor(object) && guard.what->layout->is_of(*tensor_of(object));
+        case Kind::Layout: return guard.what->layout->is_of(object);
         case Kind::Length: {
             int64_t length;
             return length_of(object, &length) && length == to_int64(guard.what->items[0].get());
@@ -309,7 +313,7 @@ PyObject* guards_new(PyTypeObject* type, PyObject* args, PyObject*) {
                 case Kind::Bytes: items(); break;
                 case Kind::Layout:
                     if (!is_tensor(object)) fail_type("Guards: not a tensor");
-                    guard.what->layout = std::make_unique<TensorLayout>(*tensor_of(object));
+                    guard.what->layout = std::make_unique<TensorLayout>(object);
                     break;
                 case Kind::Slot:
                     guard.what->extra = Known(PyTuple_GET_ITEM(what, 0), true);
@@ -336,6 +340,7 @@ int guards_traverse(PyObject* self, visitproc visit, void* arg) {
     for (const Guard& guard : *guards) {
         if (int r = guard.object.visit(visit, arg)) return r;
         if (int r = guard.what->extra.visit(visit, arg)) return r;
+        if (guard.what->layout) Py_VISIT(guard.what->layout->type.get());
         for (const Entry& entry : guard.what->entries) {
             Py_VISIT(entry.key);
             if (int r = entry.value.visit(visit, arg)) return r;
