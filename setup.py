@@ -194,14 +194,14 @@ class Group(Unit):
         self.parts = parts
         self.files = len(parts)
         self.obj = self.obj.with_suffix(".group.o")
+        self.together = self.obj.with_suffix(".cpp")
+        self.text = "".join(f'#include "{part.source.relative_to("csrc")}"\n' for part in self.parts)
 
     def compile(self) -> bool:
         """Compile them; say whether that went well."""
-        together = self.obj.with_suffix(".cpp")
-        text = "".join(f'#include "{part.source.relative_to("csrc")}"\n' for part in self.parts)
-        together.parent.mkdir(parents=True, exist_ok=True)
-        together.write_text(text, encoding="utf-8")
-        if compile_object(self.command(), together, self.obj, quiet=True):
+        self.together.parent.mkdir(parents=True, exist_ok=True)
+        self.together.write_text(self.text, encoding="utf-8")
+        if compile_object(self.command(), self.together, self.obj, quiet=True):
             return True
         self.obj.unlink(missing_ok=True)
         compiled = [part.compile() for part in self.parts]
@@ -215,7 +215,9 @@ class Group(Unit):
         return [self.obj] if self.obj.exists() else [part.obj for part in self.parts]
 
     def is_fresh(self) -> bool:
-        """Whether nothing needs to be compiled."""
+        """Whether nothing needs to be compiled. A file may have come to the group, or have gone to another one."""
+        if self.obj.exists() and self.together.read_text(encoding="utf-8") != self.text:
+            return False
         return all(map(is_fresh, self.objects()))
 
     def precedence(self) -> tuple[int, int]:

@@ -110,6 +110,29 @@ def test_files_compiled_as_one_compile(folder, build, tmp_path):
             assert done.returncode == 0, f"{[str(source) for source in group]}: {done.stderr}"
 
 
+def test_a_file_that_comes_to_a_group_or_leaves_it_is_compiled(build, monkeypatch, tmp_path):
+    if shutil.which("g++") is None:
+        pytest.skip("there is no g++")
+    monkeypatch.chdir(tmp_path)
+    sources = [Path("csrc/trace") / name for name in ("a.cpp", "b.cpp", "c.cpp")]
+    sources[0].parent.mkdir(parents=True)
+    for source in sources:
+        source.write_text(f"int {source.stem}() {{ return 1; }}\n")
+    base = build["Precompiled"](["g++", "-I", "csrc"])
+    base.folder.mkdir(parents=True)
+    base.header.write_text("")
+
+    def group(*parts):
+        return build["Group"]([build["Unit"](part, "", base, []) for part in parts])
+
+    assert group(*sources).compile()
+    assert group(*sources).is_fresh()
+    for parts in (sources[:2], sources):
+        assert not group(*parts).is_fresh()
+        assert group(*parts).compile()
+        assert group(*parts).is_fresh()
+
+
 def test_which_instruction_sets_are_built(build):
     isas = build["isas_to_build"]
     assert isas("all", "x86_64") == ["avx2", "avx512"]
