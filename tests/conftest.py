@@ -40,13 +40,13 @@ def pytest_configure(config):
         config.pluginmanager.register(plugin)
 
 
-@pytest.hookimpl(tryfirst=True)  # before -m is applied
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers():
     """One worker more than there are processors: tests that wait for processes of their own leave one idle."""
     return len(os.sched_getaffinity(0)) + 1
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m is applied
 def pytest_collection_modifyitems(items):
     """Of what is marked `sampled(n)` one test in n stays with the others, the rest is `exhaustive`, but on a GPU.
 
