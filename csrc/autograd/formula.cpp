@@ -94,14 +94,14 @@ Value bool_value(bool b) {
 Gradients collect(PyObject* returned, const GradNode& node, size_t expected) {
     Gradients result(expected);
     if (PyTuple_Check(returned) || PyList_Check(returned)) {
-        PyRef sequence(PySequence_Fast(returned, "gradients"));
-        auto count = static_cast<size_t>(PySequence_Fast_GET_SIZE(sequence.get()));
+        PyRef sequence = tuple_of(returned);  // a list may change while functions are called
+        auto count = static_cast<size_t>(PyTuple_GET_SIZE(sequence.get()));
         if (count < expected)
             fail("'" + (node.op ? node.op->name : std::string("function")) +
                  "' returned an incorrect number of gradients (expected " + std::to_string(expected) + ", got " +
                  std::to_string(count) + ")");
         for (size_t i = 0; i < expected; ++i) {
-            PyObject* item = PySequence_Fast_GET_ITEM(sequence.get(), static_cast<Py_ssize_t>(i));
+            PyObject* item = PyTuple_GET_ITEM(sequence.get(), static_cast<Py_ssize_t>(i));
             PyRef computed;
             if (node.type != GradNode::Type::Python && PyFunction_Check(item)) {
                 if (!sends(node, i)) continue;

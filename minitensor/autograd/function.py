@@ -365,8 +365,6 @@ class Function:
                 "Some elements marked as dirty during the forward method were not returned as output. The inputs that "
                 "are modified inplace must all be outputs of the Function."
             )
-        if wanted and cls.backward is Function.backward and cls.vjp is Function.vjp:
-            cls.backward(ctx)
         saved = [t for t in ctx._given if isinstance(t, Tensor)] if split else ()
         results = _C.finish_function(node, tensors, outputs, ctx._dirty, ctx._non_differentiable, saved)
         if run is not None:

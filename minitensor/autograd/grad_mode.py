@@ -96,7 +96,9 @@ class set_grad_enabled(_Decorator):  # noqa: N801  (PyTorch's name)
     __slots__ = ("_entered", "_mode")
 
     def __init__(self, mode: bool) -> None:
-        self.__setstate__((bool(mode),))
+        if not isinstance(mode, bool):
+            raise TypeError(f"set_grad_enabled(): argument 'mode' must be bool, not {type(mode).__name__}")
+        self.__setstate__((mode,))
         super().__enter__()
         self._entered = True  # already, when a `with` statement does it for the first time
 

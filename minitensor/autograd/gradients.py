@@ -25,10 +25,19 @@ def clear_gradients(tensors: Iterable[Any], set_to_none: bool) -> None:
             tensor.grad.zero_()
 
 
+# Displays, not tuple(): up to Python 3.11 that reads freed memory where a finalizer changes the list meanwhile.
 def _many(value: Any) -> tuple[Any, ...]:
-    if value is None:
-        return ()
-    return (value,) if isinstance(value, (Tensor, GradientEdge)) else tuple(value)
+    return (value,) if isinstance(value, (Tensor, GradientEdge)) else (*value,)
+
+
+def _wanted(inputs: Any, caller: str) -> tuple[Any, ...]:
+    wanted = _many(inputs)
+    if not wanted:
+        raise RuntimeError(f"`inputs` argument to `{caller}()` cannot be empty.")
+    for one in wanted:
+        if not isinstance(one, (Tensor, GradientEdge)):
+            raise RuntimeError(f"all inputs have to be Tensors or GradientEdges, but got {type(one).__name__}")
+    return wanted
 
 
 def _place(value: Any) -> Any:
@@ -39,7 +48,7 @@ def _place(value: Any) -> Any:
 def _seeds(tensors: Sequence[Any], gradients: Any) -> tuple[Any, ...]:
     if gradients is None:
         return (None,) * len(tensors)
-    given = (gradients,) if isinstance(gradients, Tensor) else tuple(gradients)
+    given = (gradients,) if isinstance(gradients, Tensor) else (*gradients,)
     for gradient in given:
         if gradient is not None and not isinstance(gradient, Tensor):
             raise TypeError(f"gradients can be either Tensors or None, but got {type(gradient).__name__}")
@@ -86,9 +95,7 @@ def backward(
     if inputs is None:
         _run(roots, _seeds(roots, grad_tensors), None, retain, create_graph, False)
         return
-    wanted = _many(inputs)
-    if not wanted:
-        raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
+    wanted = _wanted(inputs, "backward")
     _run(roots, _seeds(roots, grad_tensors), wanted, retain, create_graph, True, accumulate=True)
 
 
@@ -160,9 +167,7 @@ def grad(
         raise ValueError(
             "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."
         )
-    roots, wanted = _many(outputs), _many(inputs)
-    if not wanted:
-        raise ValueError("grad requires non-empty inputs.")
+    roots, wanted = _many(outputs), _wanted(inputs, "grad")
     retain = create_graph if retain_graph is None else retain_graph
     unused = bool(allow_unused) or materialize_grads
     result: tuple[Any, ...]

@@ -82,6 +82,9 @@ class saved_tensors_hooks(_C.Context):  # noqa: N801  (PyTorch's name)
         return _C.saved_tensor_hooks()
 
     def _set(self) -> None:
+        for hook in (self.pack_hook, self.unpack_hook):
+            if not callable(hook):
+                raise TypeError(f"saved tensors are packed and unpacked by functions, not {type(hook).__name__}")
         _C.set_saved_tensor_hooks((self.pack_hook, self.unpack_hook))
 
     def _restore(self, before: Any) -> None:

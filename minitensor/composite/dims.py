@@ -50,9 +50,9 @@ def sizes_of(given: Sequence[Any], named: Any = None) -> tuple[int, ...]:
     if named is not None:
         if given:
             raise TypeError("the sizes are given both by position and by name")
-        return tuple(named)
+        return (*named,)  # not tuple(), which up to Python 3.11 reads freed memory where a finalizer changes it
     if len(given) == 1 and isinstance(given[0], (tuple, list, _C.Size)):
-        return tuple(given[0])
+        return (*given[0],)
     return tuple(given)
 
 

@@ -125,16 +125,14 @@ def fill_diagonal_(input: Any, fill_value: Any, wrap: bool = False) -> Tensor:
     if input.ndim > 2 and len(set(sizes)) > 1:
         raise RuntimeError("all dimensions of input must be of equal length")
     fill_value = number(fill_value, "fill_diagonal_", "fill_value")
-    from minitensor.autograd import no_grad
-
-    with no_grad():
-        step, count = sum(strides), min(sizes)
-        input.as_strided((count,), (step,), input.storage_offset()).fill_(fill_value)
-        if wrap and input.ndim == 2 and sizes[0] > sizes[1] + 1:
-            for first in range(sizes[1] + 1, sizes[0], sizes[1] + 1):
-                length = min(sizes[0] - first, sizes[1])
-                start = input.storage_offset() + first * strides[0]
-                input.as_strided((length,), (step,), start).fill_(fill_value)
+    # Recorded, so that what is overwritten has no gradient, and a leaf that requires one is refused.
+    step, count = sum(strides), min(sizes)
+    input.as_strided((count,), (step,), input.storage_offset()).fill_(fill_value)
+    if wrap and input.ndim == 2 and sizes[0] > sizes[1] + 1:
+        for first in range(sizes[1] + 1, sizes[0], sizes[1] + 1):
+            length = min(sizes[0] - first, sizes[1])
+            start = input.storage_offset() + first * strides[0]
+            input.as_strided((length,), (step,), start).fill_(fill_value)
     return input
 
 

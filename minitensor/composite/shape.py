@@ -44,9 +44,9 @@ def expand_as(input: Any, other: Any) -> Tensor:
 
 
 @composite()
-def broadcast_to(input: Any, size: Sequence[int]) -> Tensor:
-    """The tensor expanded to size."""
-    return movement.expand(input, tuple(size))
+def broadcast_to(input: Any, *args: Any, size: Any = None) -> Tensor:
+    """The tensor expanded to a size, given as one sequence or, to the method, as several ints."""
+    return movement.expand(input, sizes_of(args, size))
 
 
 @composite(method=False)
@@ -83,7 +83,7 @@ def broadcast_tensors(*tensors: Any) -> tuple[Any, ...]:
                     f"dimension {d}"
                 )
     shape = tuple(broadcast_shapes(*(tuple(x.shape) for x in given)))
-    return tuple(movement.expand(x, shape) for x in given)
+    return tuple(x if tuple(x.shape) == shape else movement.expand(x, shape) for x in given)
 
 
 def max_rank(tensors: Sequence[Any]) -> int:
@@ -97,7 +97,7 @@ def max_rank(tensors: Sequence[Any]) -> int:
 def unpacked(tensors: tuple[Any, ...]) -> tuple[Any, ...]:
     """Tensors that are given one by one or as one sequence."""
     if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)):
-        return tuple(tensors[0])
+        return (*tensors[0],)  # not tuple(), which up to Python 3.11 reads freed memory where a finalizer changes it
     return tensors
 
 

@@ -377,6 +377,46 @@ def test_grad_takes_what_pytorch_does(lib):
         lib.autograd.grad(x * y, {})
 
 
+REFUSED = {
+    "no inputs": (RuntimeError, lambda lib, x, y: lib.autograd.grad(y, ())),
+    "inputs that are None": (TypeError, lambda lib, x, y: lib.autograd.grad(y, None)),
+    "an input that is a number": (RuntimeError, lambda lib, x, y: lib.autograd.grad(y, [5])),
+    "inputs that are a text": (RuntimeError, lambda lib, x, y: lib.autograd.grad(y, "x")),
+    "an input that is None": (RuntimeError, lambda lib, x, y: y.backward(inputs=[None])),
+    "no roots": (TypeError, lambda lib, x, y: lib.autograd.backward(None)),
+    "roots that are None": (TypeError, lambda lib, x, y: lib.autograd.grad(None, x)),
+    "a flag that is a number": (RuntimeError, lambda lib, x, y: setattr(x, "requires_grad", 5)),
+    "a flag that is deleted": (RuntimeError, lambda lib, x, y: delattr(x, "requires_grad")),
+    "a flag that is a text": (TypeError, lambda lib, x, y: x.requires_grad_("x")),
+    "a flag that is None": (TypeError, lambda lib, x, y: x.requires_grad_(None)),
+    "data that is deleted": (RuntimeError, lambda lib, x, y: delattr(x, "data")),
+    "a mode that is a number": (TypeError, lambda lib, x, y: lib.set_grad_enabled(0)),
+    "a mode that is a text": (TypeError, lambda lib, x, y: lib.set_grad_enabled("x")),
+    "hooks that are numbers": (TypeError, lambda lib, x, y: lib.autograd.graph.saved_tensors_hooks(5, 5).__enter__()),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_no_tensor_flag_or_function_is_refused(lib, name):
+    error, call = REFUSED[name]
+    x = lib.tensor([2.0], requires_grad=True)
+    with pytest.raises(error) as caught:
+        call(lib, x, x * x)
+    assert caught.type is error
+    assert x.requires_grad
+    assert lib.is_grad_enabled()
+    (x * x).sum().backward()
+    assert x.grad.tolist() == [4.0]
+
+
+def test_a_tensor_of_the_shape_is_not_broadcast(lib):
+    x, y = lib.ones(3), lib.ones(2, 3)
+    a, b = lib.broadcast_tensors(x, y)
+    assert b is y
+    assert a.shape == (2, 3)
+    assert x.broadcast_to(2, 3).tolist() == x.broadcast_to((2, 3)).tolist() == y.tolist()
+
+
 @pytest.mark.parametrize("recorded", [False, True])
 def test_seeds_are_cast_in_the_callers_mode(lib, recorded):
     x = leaf(lib, 2, 3)

@@ -394,3 +394,30 @@ def test_only_tensors_and_none_are_saved(lib):
         Saves.apply(x, 3)
     Saves.apply(x, None).sum().backward()
     assert x.grad.tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("split", [False, True])
+def test_a_function_without_backward_is_refused_by_the_backward_pass(lib, split):
+    class OneWay(lib.autograd.Function):
+        if split:
+
+            @staticmethod
+            def forward(x):
+                return x * 2
+
+            @staticmethod
+            def setup_context(ctx, inputs, output):
+                pass
+        else:
+
+            @staticmethod
+            def forward(ctx, x):
+                return x * 2
+
+    x = leaf(lib, 1.0, 2.0)
+    y = OneWay.apply(x)
+    assert y.tolist() == [2.0, 4.0]
+    assert y.requires_grad
+    with pytest.raises(NotImplementedError, match="either the backward or vjp"):
+        (y + x).sum().backward()
+    assert OneWay.apply(x.detach()).requires_grad is False

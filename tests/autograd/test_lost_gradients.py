@@ -288,3 +288,27 @@ def test_attention_keeps_no_weights_of_a_chance_that_requires_grad():
     for value in (0.0, 0.5):
         with pytest.raises(TypeError, match="argument 'dropout_p' must be Number, not Tensor"):
             F.scaled_dot_product_attention(x, x, x, dropout_p=mt.tensor(value, requires_grad=True))
+
+
+@pytest.mark.parametrize(
+    ("shape", "wrap", "kept"),
+    [
+        ((2, 3), False, [[0, 1, 1], [1, 0, 1]]),
+        ((2, 2, 2), False, [[[0, 1], [1, 1]], [[1, 1], [1, 0]]]),
+        ((5, 2), True, [[0, 1], [1, 0], [1, 1], [0, 1], [1, 0]]),
+    ],
+)
+def test_a_filled_diagonal_has_no_gradient(shape: tuple[int, ...], wrap: bool, kept: list) -> None:
+    x = mt.ones(shape, requires_grad=True)
+    y = x * 3
+    older = y[0]
+    assert y.fill_diagonal_(2.0, wrap) is y
+    (y * y).sum().backward(retain_graph=True)
+    assert x.grad.tolist() == (mt.tensor(kept) * 18.0).tolist()
+    x.grad = None
+    older.sum().backward()  # a view that was made before
+    assert x.grad[0].tolist() == (mt.tensor(kept[0]) * 3.0).tolist()
+    assert not x.grad[1:].any()
+    with pytest.raises(RuntimeError, match="leaf"):
+        x.fill_diagonal_(2.0, wrap)
+    assert x.tolist() == mt.ones(shape).tolist()

@@ -36,7 +36,7 @@ PyRef cast_argument(PyObject* object, const CastTarget& target) {
         if (!is_tensor(item.get())) continue;
         if (PyList_SetItem(items.get(), i, cast_tensor(item.get(), target).release()) < 0) fail_python();
     }
-    return PyTuple_CheckExact(object) ? checked(PyList_AsTuple(items.get())) : std::move(items);
+    return PyTuple_CheckExact(object) ? tuple_of(items.get()) : std::move(items);
 }
 
 // autocast_state([state]) -> state before: 16 bits, the lower ones ThreadSettings::autocast, the upper ones its dtypes.

@@ -54,7 +54,7 @@ PyObject* py_run_backward(PyObject*, PyObject* args) {
         if (!PyArg_ParseTuple(args, "OOOppp|pp:run_backward", &tensors, &gradients, &inputs, &retain, &create, &unused,
                               &accumulate, &forward))
             return nullptr;
-        PyRef root_items = checked(PySequence_Tuple(tensors)), fast = checked(PySequence_Tuple(gradients));
+        PyRef root_items = tuple_of(tensors), fast = tuple_of(gradients);
         std::vector<Root> roots;
         std::vector<Ref<Tensor>> seeds(static_cast<size_t>(PyTuple_GET_SIZE(root_items.get())));
         for (size_t i = 0; i < seeds.size(); ++i) {
@@ -72,7 +72,7 @@ PyObject* py_run_backward(PyObject*, PyObject* args) {
         BackwardOptions options{retain != 0, create != 0, unused != 0, accumulate != 0, forward != 0};
         std::vector<Edge> wanted;
         if (inputs != Py_None) {
-            PyRef items = checked(PySequence_Tuple(inputs));
+            PyRef items = tuple_of(inputs);
             for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items.get()); ++i) {
                 if (accumulate && is_tensor(PyTuple_GET_ITEM(items.get(), i)))
                     keep_gradient(PyTuple_GET_ITEM(items.get(), i));
@@ -292,7 +292,7 @@ PyObject* py_forget_base(PyObject*, PyObject* view) {
 // begin_transform(tensors): the function that is called now may write to these, and to what it makes.
 PyObject* py_begin_transform(PyObject*, PyObject* tensors) {
     return guarded([&]() -> PyObject* {
-        PyRef list = checked(PySequence_Tuple(tensors));
+        PyRef list = tuple_of(tensors);
         std::vector<Ref<Tensor>> given;
         for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(list.get()); ++i) {
             PyObject* item = PyTuple_GET_ITEM(list.get(), i);

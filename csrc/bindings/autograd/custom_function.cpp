@@ -130,7 +130,7 @@ PyObject* py_finish_function(PyObject*, PyObject* args) {
         if (node != Py_None) applied.node = Ref<GradNode>::borrow(&node_of(node));
         if (applied.node && applied.node->edges.size() != applied.inputs.size())
             fail_value("finish_function: other inputs than those of begin_function");
-        PyRef given = checked(PySequence_Tuple(outputs));
+        PyRef given = tuple_of(outputs);
         applied.output_count = static_cast<size_t>(PyTuple_GET_SIZE(given.get()));
         PyRef results = checked(PyList_New(PyTuple_GET_SIZE(given.get())));
         size_t differentiable = 0;

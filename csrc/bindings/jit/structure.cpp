@@ -79,8 +79,7 @@ bool match_sequence(PyObject* structure, PyObject* value, std::vector<PyRef>& te
     if (reinterpret_cast<PyObject*>(Py_TYPE(value)) != part(structure, 1)) return false;
     PyObject** attributes = _PyObject_GetDictPtr(value);  // of a class that is made of a named tuple's
     if (attributes && *attributes && PyDict_GET_SIZE(*attributes)) return false;
-    PyRef items(PySequence_Tuple(value));
-    check_python();
+    PyRef items = tuple_of(value);
     const Py_ssize_t count = PyTuple_GET_SIZE(structure) - 2;
     if (PyTuple_GET_SIZE(items.get()) != count) return false;
     for (Py_ssize_t i = 0; i < count; ++i)

@@ -100,7 +100,7 @@ Dims dims_from(PyObject* object, const char* what) {
     }
     if (!PyTuple_Check(object) && !PyList_Check(object) && !(PySequence_Check(object) && !PyUnicode_Check(object)))
         fail_type(std::string(what) + " must be a tuple of ints, not " + Py_TYPE(object)->tp_name);
-    PyRef sequence = checked(PySequence_Tuple(object));  // an item's __index__ may change a list
+    PyRef sequence = tuple_of(object);  // an item's __index__ may change a list
     Py_ssize_t n = PyTuple_GET_SIZE(sequence.get());
     for (Py_ssize_t i = 0; i < n; ++i) dims.push_back(int_from(PyTuple_GET_ITEM(sequence.get(), i), what));
     return dims;
@@ -264,7 +264,7 @@ void Arguments::bind_keywords(PyObject* const* values, PyObject* names, PyObject
 
 void Arguments::add_list(const ArgSpec& spec, PyObject* object, size_t position) {
     if (!(PyTuple_Check(object) || PyList_Check(object))) Signature{op_}.wrong_type(spec, position, object);
-    list_ = checked(PySequence_Tuple(object));
+    list_ = tuple_of(object);
     for (Py_ssize_t j = 0; j < PyTuple_GET_SIZE(list_.get()); ++j) {
         PyObject* item = PyTuple_GET_ITEM(list_.get(), j);
         if (!is_tensor(item))

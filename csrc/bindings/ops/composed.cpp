@@ -77,7 +77,7 @@ PyObject* py_stack(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
     return guarded([&]() -> PyObject* {
         const Given given("stack", args, nargs, 1);
         static const OpDef *cat = find_op("cat"), *view = find_op("view");
-        PyRef held = checked(PySequence_Tuple(given[0]));  // a list may change while the op runs
+        PyRef held = tuple_of(given[0]);  // a list may change while the op runs
         Py_ssize_t count = PyTuple_GET_SIZE(held.get());
         SmallVector<Operand, 8> operands;
         for (Py_ssize_t i = 0; i < count; ++i) {

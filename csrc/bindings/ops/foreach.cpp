@@ -25,7 +25,7 @@ PyObject* py_foreach(PyObject*, PyObject* args) {
         for (Py_ssize_t j = 0; j < width; ++j) {
             PyObject* item = PyTuple_GET_ITEM(lists, j);
             is_list.push_back(PyList_Check(item) || PyTuple_Check(item));
-            columns.push_back(is_list.back() ? checked(PySequence_Tuple(item)) : PyRef::borrow(item));
+            columns.push_back(is_list.back() ? tuple_of(item) : PyRef::borrow(item));
             if (!is_list.back()) continue;
             Py_ssize_t size = PyTuple_GET_SIZE(columns.back().get());
             if (count >= 0 && size != count)

@@ -165,14 +165,14 @@ PyObject* py_set_rules(PyObject*, PyObject* args) {
         Py_XSETREF(op.vjp, vjp == Py_None ? nullptr : Py_NewRef(vjp));
         op.vjp_saves_out = static_cast<OpDef::Reads>(saves_out);
         op.vjp_saves_operand.clear();
-        PyRef sequence = checked(PySequence_Tuple(saves));
+        PyRef sequence = tuple_of(saves);
         for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(sequence.get()); ++i)
             op.vjp_saves_operand.push_back(to_bool(PyTuple_GET_ITEM(sequence.get(), i)));
         if (op.vjp && op.vjp_saves_operand.size() != op.operand_count())
             fail_value("the vjp of '" + op.name + "' must name its " + std::to_string(op.operand_count()) +
                        " operands");
         op.vjp_reads.clear();
-        PyRef masks = checked(PySequence_Tuple(reads));
+        PyRef masks = tuple_of(reads);
         for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(masks.get()); ++i)
             op.vjp_reads.push_back(static_cast<uint32_t>(to_uint64(PyTuple_GET_ITEM(masks.get(), i))));
         op.compilable = compilable;
@@ -216,7 +216,7 @@ PyObject* py_set_node(PyObject*, PyObject* args) {
         int numbers_as_tensors, predicate;
         if (!PyArg_ParseTuple(args, "OOpi:set_node", &object, &names, &numbers_as_tensors, &predicate)) return nullptr;
         OpDef& op = def_of(object);
-        PyRef sequence = checked(PySequence_Tuple(names));
+        PyRef sequence = tuple_of(names);
         op.node_names.clear();
         for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(sequence.get()); ++i)
             op.node_names.push_back(node_name_from(op, PyTuple_GET_ITEM(sequence.get(), i)));

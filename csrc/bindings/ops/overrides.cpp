@@ -289,7 +289,7 @@ bool anyone(PyObject* const* args, size_t count) {
 }
 PyObject* py_has(PyObject*, PyObject* args) {
     return guarded([&]() -> PyObject* {
-        PyRef items = checked(PySequence_Tuple(args));
+        PyRef items = tuple_of(args);
         return PyBool_FromLong(
             anyone(&PyTuple_GET_ITEM(items.get(), 0), static_cast<size_t>(PyTuple_GET_SIZE(items.get()))));
     });
@@ -302,7 +302,7 @@ PyObject* py_has_variadic(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
 PyObject* py_handle(PyObject*, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
     return guarded([&]() -> PyObject* {
         if (nargs < 2) fail_type("handle_torch_function(public_api, relevant_args, *args, **kwargs)");
-        PyRef relevant = checked(PySequence_Tuple(args[1]));
+        PyRef relevant = tuple_of(args[1]);
         Overriding found;
         if (overrides == Overrides::On)
             for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(relevant.get()); ++i)
@@ -314,7 +314,7 @@ PyObject* py_handle(PyObject*, PyObject* const* args, Py_ssize_t nargs, PyObject
 // get_overloaded_args(relevant_args): those that override, in the order in which they are asked.
 PyObject* py_overloaded(PyObject*, PyObject* args) {
     return guarded([&]() -> PyObject* {
-        PyRef items = checked(PySequence_Tuple(args));
+        PyRef items = tuple_of(args);
         Overriding found;
         if (overrides == Overrides::On)
             for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items.get()); ++i) add(found, PyTuple_GET_ITEM(items.get(), i));
@@ -327,7 +327,7 @@ PyObject* py_overloaded(PyObject*, PyObject* args) {
 
 // What a handler was given is called with; null: an exception.
 PyObject* call_given(PyObject* function, PyObject* args, PyObject* kwargs) {
-    PyRef positional = args ? checked(PySequence_Tuple(args)) : checked(PyTuple_New(0));
+    PyRef positional = args ? tuple_of(args) : checked(PyTuple_New(0));
     if (kwargs == Py_None) kwargs = nullptr;
     if (kwargs && !PyDict_Check(kwargs))
         fail_type(std::string("expected a dict of keyword arguments or None, got ") + Py_TYPE(kwargs)->tp_name);
@@ -353,7 +353,7 @@ PyObject* py_redispatch(PyObject*, PyObject* given) {
     return guarded([&]() -> PyObject* {
         PyObject *function, *types, *args, *kwargs = nullptr;
         if (!PyArg_ParseTuple(given, "OOOO:redispatch_function", &function, &types, &args, &kwargs)) return nullptr;
-        PyRef positional = checked(PySequence_Tuple(args));  // which may itself call
+        PyRef positional = tuple_of(args);  // which may itself call
         struct Skipping {
             Skipping() {
                 ++overriders, skips_next = true;

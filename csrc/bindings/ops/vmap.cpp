@@ -122,7 +122,7 @@ void run_mapped(Call& call, Ref<Tensor>* results, Tensor* destination) {
                                          static_cast<long long>(size), compute.get(), written.get()));
     if (!returned) fail_python();
     if (destination) return;
-    PyRef items = checked(PySequence_Tuple(returned.get()));
+    PyRef items = tuple_of(returned.get());
     call.result_count = static_cast<size_t>(PyTuple_GET_SIZE(items.get()));
     if (call.result_count == 0 || call.result_count > kMaxResults)
         fail("vmap: the rule of '" + op.name + "' gave " + std::to_string(call.result_count) + " results");

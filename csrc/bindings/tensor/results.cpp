@@ -68,7 +68,7 @@ SmallVector<Tensor*, 4> out_tensors(const std::string& op, PyObject* out, size_t
 // The same tensors as a result: named if `like` is.
 PyObject* out_as_result(PyObject* out, PyObject* type) {
     if (is_tensor(out) || !type) return Py_NewRef(out);
-    PyRef items = checked(PySequence_Tuple(out));
+    PyRef items = tuple_of(out);
     PyRef arguments = checked(PyTuple_Pack(1, items.get()));
     return PyObject_Call(type, arguments.get(), nullptr);
 }
@@ -105,7 +105,7 @@ PyObject* py_store_out(PyObject*, PyObject* args) {
         int exact = 0;
         if (!PyArg_ParseTuple(args, "sOO|p:store_out", &name, &result, &out, &exact)) return nullptr;
         bool single = is_tensor(result);
-        PyRef results = single ? checked(PyTuple_Pack(1, result)) : checked(PySequence_Tuple(result));
+        PyRef results = single ? checked(PyTuple_Pack(1, result)) : tuple_of(result);
         auto count = static_cast<size_t>(PyTuple_GET_SIZE(results.get()));
         SmallVector<Tensor*, 4> outs = out_tensors(name, out, count);
         std::vector<Ref<Tensor>> held;

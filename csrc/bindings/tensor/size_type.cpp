@@ -11,6 +11,12 @@ namespace {
 // Whatever is an integer becomes an int: a bool, NumPy's, a tensor of one.
 PyObject* size_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
     return guarded([&]() -> PyObject* {
+        PyRef items, given;  // `args` with a list's items in a tuple
+        if (PyTuple_GET_SIZE(args) == 1 && PyList_CheckExact(PyTuple_GET_ITEM(args, 0))) {
+            items = tuple_of(PyTuple_GET_ITEM(args, 0));
+            given = checked(PyTuple_Pack(1, items.get()));
+            args = given.get();
+        }
         PyRef self = checked(PyTuple_Type.tp_new(type, args, kwargs));
         for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(self.get()); ++i) {
             PyObject* item = PyTuple_GET_ITEM(self.get(), i);

@@ -90,7 +90,7 @@ PyObject* get_grad_fn(PyObject* self, void*) {
 int set_requires_grad_attribute(PyObject* self, PyObject* value, void*) {
     return guarded(
         [&]() -> int {
-            if (!value || !PyBool_Check(value)) fail_type("requires_grad must be a bool");
+            if (!value || !PyBool_Check(value)) fail("requires_grad must be a bool");
             if (value == Py_True && !is_leaf(*tensor_of(self)))
                 fail("you can only change requires_grad flags of leaf variables.");
             set_requires_grad(*tensor_of(self), value == Py_True);
@@ -131,7 +131,8 @@ int set_grad(PyObject* self, PyObject* value, void*) {
 int set_data(PyObject* self, PyObject* value, void*) {
     return guarded(
         [&]() -> int {
-            if (!value || !is_tensor(value)) fail_type("data must be a Tensor");
+            if (!value) fail("a tensor's data can't be deleted: delete the tensor");
+            if (!is_tensor(value)) fail_type("data must be a Tensor");
             Tensor &t = *tensor_of(self), &source = *tensor_of(value);
             if (is_sparse(t) != is_sparse(source))
                 fail("Attempted to call `variable.set_data(tensor)`, but `variable` and `tensor` have incompatible "

@@ -129,7 +129,10 @@ PyObject* method_requires_grad_(PyObject* self, PyObject* const* args, Py_ssize_
         if (kwnames && PyTuple_GET_SIZE(kwnames) &&
             PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, 0), "requires_grad") != 0)
             fail_type("requires_grad_() got an unexpected keyword argument");
-        set_requires_grad(*tensor_of(self), total == 0 || to_bool(args[0]));
+        if (total && !PyBool_Check(args[0]))
+            fail_type(std::string("requires_grad_(): argument 'requires_grad' must be bool, not ") +
+                      Py_TYPE(args[0])->tp_name);
+        set_requires_grad(*tensor_of(self), total == 0 || args[0] == Py_True);
         return Py_NewRef(self);
     });
 }

@@ -55,4 +55,17 @@ PyObject* scalar_to_python(const Scalar& scalar);
 // makes it an error.
 void warn(const std::string& text);
 
+// A tuple of a sequence's items; nothing else calls CPython's function. Up to Python 3.11 its allocation collects
+// garbage after it has looked where a list's items are: a finalizer that changes that list had it read freed memory.
+inline PyRef tuple_of(PyObject* sequence) {
+    const bool list = PyList_CheckExact(sequence);
+    const Py_ssize_t count = list ? PyList_GET_SIZE(sequence) : 0;
+    PyRef tuple(list ? PyTuple_New(count) : PySequence_Tuple(sequence));
+    if (!tuple) fail_python();
+    if (!list) return tuple;
+    if (PyList_GET_SIZE(sequence) != count) fail("the list changed size while it was read");
+    for (Py_ssize_t i = 0; i < count; ++i) PyTuple_SET_ITEM(tuple.get(), i, Py_NewRef(PyList_GET_ITEM(sequence, i)));
+    return tuple;
+}
+
 }  // namespace mt
