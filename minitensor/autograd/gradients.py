@@ -25,9 +25,9 @@ def clear_gradients(tensors: Iterable[Any], set_to_none: bool) -> None:
             tensor.grad.zero_()
 
 
-# Displays, not tuple(): up to Python 3.11 that reads freed memory where a finalizer changes the list meanwhile.
+# By iterators: up to Python 3.11, tuple() of a list reads freed memory where a finalizer changes the list meanwhile.
 def _many(value: Any) -> tuple[Any, ...]:
-    return (value,) if isinstance(value, (Tensor, GradientEdge)) else (*value,)
+    return (value,) if isinstance(value, (Tensor, GradientEdge)) else tuple(iter(value))
 
 
 def _wanted(inputs: Any, caller: str) -> tuple[Any, ...]:
@@ -48,7 +48,7 @@ def _place(value: Any) -> Any:
 def _seeds(tensors: Sequence[Any], gradients: Any) -> tuple[Any, ...]:
     if gradients is None:
         return (None,) * len(tensors)
-    given = (gradients,) if isinstance(gradients, Tensor) else (*gradients,)
+    given = (gradients,) if isinstance(gradients, Tensor) else tuple(iter(gradients))
     for gradient in given:
         if gradient is not None and not isinstance(gradient, Tensor):
             raise TypeError(f"gradients can be either Tensors or None, but got {type(gradient).__name__}")

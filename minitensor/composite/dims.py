@@ -50,7 +50,7 @@ def sizes_of(given: Sequence[Any], named: Any = None) -> tuple[int, ...]:
     if named is not None:
         if given:
             raise TypeError("the sizes are given both by position and by name")
-        return (*named,)  # not tuple(), which up to Python 3.11 reads freed memory where a finalizer changes it
+        return tuple(iter(named))  # not of a list itself: see autograd/gradients.py
     if len(given) == 1 and isinstance(given[0], (tuple, list, _C.Size)):
         return (*given[0],)
     return tuple(given)

@@ -97,7 +97,7 @@ def sized(kilobytes, number):
 small, large = [sized(600, n) for n in range(12)], sized(1700, 100)
 pieces = [LoadedCode(each, "f") for each in small]
 at = [piece.address for piece in pieces]
-# Memory is taken from the lowest place that has room, so five of a region's follow one another.
+# Allocation is first-fit, from the lowest address, so five blocks of a region are neighbours.
 first = next(n for n in range(1, 9) if at[n + 3] - at[n - 1] == 4 * (at[1] - at[0]) > 0)
 for order in itertools.permutations(range(first, first + 3)):
     for n in order:

@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from stored_results import agrees, described
 
 import minitensor as mt
 
@@ -24,33 +25,18 @@ def evaluated(call: str, t: ModuleType) -> Any:
     return described(eval(call, {"t": t, "F": t.nn.functional, "a": a, "i": t.tensor}), t)
 
 
-def described(value: Any, t: ModuleType) -> Any:
-    """Tensors as dtype, shape and values."""
-    if isinstance(value, t.Tensor):
-        form = [str(value.dtype).partition(".")[2], list(value.shape)]
-        value = value.detach()
-        return [*form, (t.view_as_real(value) if value.is_complex() else value).tolist()]
-    if isinstance(value, list | tuple):
-        return [described(item, t) for item in value]
-    return value if isinstance(value, bool | int | float) else None
-
-
-def agrees(got: Any, want: Any) -> bool:
+def agreeing(got: Any, want: Any) -> bool:
     """Sums of float32 may be taken in another order; nothing else differs."""
-    if isinstance(want, list) and isinstance(got, list):
-        return len(got) == len(want) and all(map(agrees, got, want))
-    if isinstance(want, float) and isinstance(got, float):
-        return got == pytest.approx(want, rel=2e-6, abs=2e-6, nan_ok=True)
-    return type(got) is type(want) and got == want
+    return agrees(got, want, rel=2e-6, absolute=2e-6)
 
 
 @pytest.mark.parametrize(("call", "result"), KEPT, ids=[call for call, _ in KEPT])
 def test_results_are_pytorchs(call, result):
     got = evaluated(call, mt)
-    assert agrees(got, result), got
+    assert agreeing(got, result), got
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_pytorch_gives_what_is_stored():
     torch = pytest.importorskip("torch")
-    assert [call for call, result in KEPT if not agrees(evaluated(call, torch), result)] == []
+    assert [call for call, result in KEPT if not agreeing(evaluated(call, torch), result)] == []

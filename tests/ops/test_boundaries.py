@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from stored_results import agrees, described
 
 import minitensor as mt
 
@@ -31,25 +32,6 @@ def evaluated(call: str, t: ModuleType) -> Any:
     )
 
 
-def described(value: Any, t: ModuleType) -> Any:
-    """Tensors as dtype, shape and values."""
-    if isinstance(value, t.Tensor):
-        form = [str(value.dtype).partition(".")[2], list(value.shape)]
-        value = value.detach()
-        return [*form, (t.view_as_real(value) if value.is_complex() else value).tolist()]
-    if isinstance(value, list | tuple):
-        return [described(item, t) for item in value]
-    return value if isinstance(value, bool | int | float) else None
-
-
-def agrees(got: Any, want: Any) -> bool:
-    if isinstance(want, list) and isinstance(got, list):
-        return len(got) == len(want) and all(map(agrees, got, want))
-    if isinstance(want, float) and isinstance(got, float):
-        return got == pytest.approx(want, rel=1e-6, nan_ok=True)
-    return type(got) is type(want) and got == want
-
-
 def refusal(call: str, t: ModuleType) -> tuple[str, str]:
     """The class and the message of a call's error."""
     try:
@@ -62,7 +44,7 @@ def refusal(call: str, t: ModuleType) -> tuple[str, str]:
 def compared(got: Any, want: Any) -> bool:
     """Of random numbers there are no values."""
     form = isinstance(want, list) and len(want) == 2 and isinstance(want[0], str)
-    return agrees(got[:2] if form else got, want)
+    return agrees(got[:2] if form else got, want, rel=1e-6)
 
 
 @pairs

@@ -30,9 +30,8 @@ class ProgramCache {
     PyObject* run(PyObject* const* args, size_t nargs);
     // Runs what was recorded while the function ran. The program is kept for later calls if they can do without Python;
     // returns None then, and otherwise the reason why they can't, or how many more runs it takes until it is settled
-    // what of it is compiled. `structure` is that of a result whose tensors are
-    // `result`, None for a plain one. `guards` is what the function read of Python's state, or a text that says why it
-    // can't be kept.
+    // what of it is compiled. `structure` is that of a result whose tensors are `result`, None for a plain one.
+    // `guards` is what the function read of Python's state, or a text that says why it can't be kept.
     PyObject* finish(PyObject* args, PyObject* result, PyObject* structure, PyObject* guards);
     void clear();
     int traverse(visitproc visit, void* arg) const;
