@@ -244,22 +244,25 @@ def test_what_is_written_in_place_is_written_whole():
     x, expected = mt.full((1 << 18,), 0.5), mt.full((1 << 18,), 0.5).digamma()
     previous = signal.signal(signal.SIGINT, signal.default_int_handler)
 
-    def work(written):
+    def work(written, child):
         with recorded(min_cluster_size=1000):
             for w in written:
                 w.digamma_()
-            child = subprocess.Popen(["/bin/sh", "-c", f"kill -INT {os.getpid()}"])
             try:
+                child.stdin.write(b"now\n")
+                child.stdin.flush()
                 written[-1][0].item()
             finally:
                 while child.poll() is None:  # the signal has come when it has ended
                     pass
 
+    # The child is there before the signal can come: an exception in the middle of its beginning would lose it.
+    command = ["/bin/sh", "-c", f"read when; kill -INT {os.getpid()}"]
     try:
         for _ in range(4):
             written = [x.clone() for _ in range(40)]
-            with pytest.raises(KeyboardInterrupt):
-                work(written)
+            with subprocess.Popen(command, stdin=subprocess.PIPE) as child, pytest.raises(KeyboardInterrupt):
+                work(written, child)
             assert all(mt.equal(w, expected) for w in written)
     finally:
         signal.signal(signal.SIGINT, previous)
