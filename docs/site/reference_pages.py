@@ -14,7 +14,7 @@ from typing import Any
 
 import minitensor as mt
 import minitensor_jit
-from minitensor_jit.clustering.verdict import Reason
+from minitensor_jit.clustering.unclustered_reason import Reason
 from minitensor_jit.flags import FLAGS
 from minitensor_jit.ir.evaluate.custom_calls import custom_call_targets
 from minitensor_jit.ir.opcode import OPCODES

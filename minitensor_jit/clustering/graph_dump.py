@@ -10,7 +10,7 @@ import itertools
 import os
 
 from minitensor_jit.clustering.graph import Graph
-from minitensor_jit.clustering.verdict import Verdict
+from minitensor_jit.clustering.unclustered_reason import Verdict
 from minitensor_jit.inspect.dump import Dumper
 
 ENVIRONMENT_VARIABLE = "MT_DUMP_GRAPH_PREFIX"

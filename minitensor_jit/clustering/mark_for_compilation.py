@@ -22,7 +22,7 @@ from minitensor_jit.clustering.acyclic_groups import ContractedGraph
 from minitensor_jit.clustering.cost_model import predict
 from minitensor_jit.clustering.graph import CLUSTER_ATTRIBUTE, Graph, Node
 from minitensor_jit.clustering.state import PROCESS_STATE, ClusteringState
-from minitensor_jit.clustering.verdict import Reason, Verdict
+from minitensor_jit.clustering.unclustered_reason import Reason, Verdict
 from minitensor_jit.errors import InvalidArgumentError
 from minitensor_jit.flags import JitOptions, covers
 from minitensor_jit.log import log, talks

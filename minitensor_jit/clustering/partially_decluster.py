@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from minitensor_jit.clustering.graph import CLONE_ATTRIBUTE, CLUSTER_ATTRIBUTE, Graph, Node
 from minitensor_jit.clustering.mark_for_compilation import Cluster, Marking
-from minitensor_jit.clustering.verdict import Reason, Verdict
+from minitensor_jit.clustering.unclustered_reason import Reason, Verdict
 
 
 def partially_decluster(graph: Graph, marking: Marking) -> Graph:

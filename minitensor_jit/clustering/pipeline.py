@@ -21,7 +21,7 @@ from minitensor_jit.clustering.graph_dump import annotated, graph_dump
 from minitensor_jit.clustering.mark_for_compilation import Cluster, mark_for_compilation
 from minitensor_jit.clustering.partially_decluster import partially_decluster
 from minitensor_jit.clustering.state import PROCESS_STATE, ClusteringState
-from minitensor_jit.clustering.verdict import Verdict
+from minitensor_jit.clustering.unclustered_reason import Verdict
 from minitensor_jit.flags import JitOptions
 
 

@@ -15,8 +15,6 @@ __all__ = ["HostCallPlan"]
 class HostCallPlan:
     """A call of the host, however a target makes it; raises `CompileError` for what the host can't compute."""
 
-    in_place: set[tuple[int, int]] = set()  # noqa: RUF012 - never changed
-
     def __init__(self, spec: KernelSpec, call: Instruction) -> None:
         if call.opcode == "custom-call":
             try:
@@ -26,6 +24,9 @@ class HostCallPlan:
         if not all(isinstance(o.shape, Shape) for o in call.operands):
             raise CompileError(call.opcode, "a tuple as an operand")
         self.spec, self.call = spec, call
+        # An exchange reads all of its operands before it writes; so does the evaluator, but it makes arrays anyway.
+        alike = call.opcode in ("all-reduce", "all-reduce-start", "all-reduce-done")
+        self.in_place = {(k, o.parameter_number or 0) for k, o in enumerate(call.operands)} if alike else set()
 
     @property
     def text(self) -> str:

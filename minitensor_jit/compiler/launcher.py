@@ -15,9 +15,9 @@ from minitensor_jit.cache.disk_cache import key_of
 from minitensor_jit.cache.executable_cache import module_id
 from minitensor_jit.clustering.graph import Node
 from minitensor_jit.clustering.pipeline import ClusteringResult, cluster
-from minitensor_jit.clustering.verdict import Verdict
+from minitensor_jit.clustering.unclustered_reason import Verdict
 from minitensor_jit.compiler.backend import backend_of
-from minitensor_jit.compiler.compile_reason import CompileReasons
+from minitensor_jit.compiler.recompile_reason import CompileReasons
 from minitensor_jit.compiler.compiled_cluster import Ready
 from minitensor_jit.compiler.compiler import Compiler, no_collections, note_executable
 from minitensor_jit.compiler.dynamic_shapes import Template

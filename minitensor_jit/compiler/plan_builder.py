@@ -9,7 +9,7 @@ from typing import Protocol
 from minitensor import _C
 from minitensor_jit.clustering.graph import CLONE_ATTRIBUTE, COMPILE, LAUNCH, RUN, Graph, Node, Value
 from minitensor_jit.clustering.pipeline import ClusteringResult
-from minitensor_jit.clustering.verdict import Reason, Verdict
+from minitensor_jit.clustering.unclustered_reason import Reason, Verdict
 from minitensor_jit.compiler.backend import backend_of
 from minitensor_jit.compiler.compiled_cluster import Ready
 from minitensor_jit.compiler.plan_steps import LaunchStep, Step

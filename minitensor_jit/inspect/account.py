@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from minitensor_jit.clustering.graph import Source
-from minitensor_jit.clustering.verdict import Verdict
+from minitensor_jit.clustering.unclustered_reason import Verdict
 from minitensor_jit.inspect.refusal_row import RefusalRow
 
 __all__ = ["COPY_FIX", "COPY_REASON", "Account", "ClusterAccount", "Eager", "TraceRecord", "place_order"]

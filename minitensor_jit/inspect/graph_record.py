@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from minitensor_jit.clustering.graph import Graph, Node, Source, value_text
-from minitensor_jit.clustering.verdict import Verdict
+from minitensor_jit.clustering.unclustered_reason import Verdict
 
 __all__ = ["GraphRecord", "NodeRow"]
 

@@ -14,7 +14,7 @@ from typing import Any
 from minitensor import _forks
 from minitensor_jit.clustering.graph import Graph, Source
 from minitensor_jit.clustering.pipeline import ClusteringResult
-from minitensor_jit.clustering.verdict import Reason, Verdict
+from minitensor_jit.clustering.unclustered_reason import Reason, Verdict
 from minitensor_jit.inspect.account import (
     COPY_FIX,
     COPY_REASON,

@@ -32,7 +32,8 @@ _ANY_TYPE: Final = frozenset(
     | {"dynamic-slice", "dynamic-update-slice", "gather", "kernel-call", "custom-call", "while", "conditional"}
     | {"bitcast-reinterpret", "opt-barrier", "rng", "rng-bit-generator"}
     # Between devices an element has its own size; what combines them knows how it is computed in.
-    | {"all-gather", "all-reduce", "all-to-all", "collective-broadcast", "collective-permute", "reduce-scatter"}
+    | {"all-gather", "all-reduce", "all-reduce-start", "all-reduce-done", "all-to-all", "collective-broadcast"}
+    | {"collective-permute", "reduce-scatter"}
 )
 
 

@@ -250,6 +250,9 @@ _ROWS: Final = (
         )
         for name, required, optional in (
             ("all-reduce", ("to_apply",), ("replica_groups", "use_global_device_ids")),
+            # The two halves of one: it is on its way between them, and only the second one's result has its values.
+            ("all-reduce-start", ("to_apply",), ("replica_groups", "use_global_device_ids")),
+            ("all-reduce-done", (), ()),
             ("all-gather", ("dimensions",), ("replica_groups", "use_global_device_ids")),
             ("reduce-scatter", ("dimensions", "to_apply"), ("replica_groups", "use_global_device_ids")),
             ("all-to-all", (), ("replica_groups", "dimensions")),

@@ -121,6 +121,8 @@ def _instruction(i: Instruction, defined: set[Instruction], above: set[Computati
         yield "only a constant has a literal"
     if (i.parameter_number is not None) != (i.opcode == "parameter"):
         yield "a parameter, and nothing else, has a parameter number"
+    if i.opcode == "all-reduce-done" and any(o.opcode != "all-reduce-start" for o in i.operands):
+        yield f"all-reduce-done ends an all-reduce-start, its operand is a {i.operands[0].opcode}"
     if i.opcode == "fusion" and i.attrs.get("kind") not in FUSION_KINDS:
         yield f"fusion kind {i.attrs.get('kind')} is none of {', '.join(FUSION_KINDS)}"
     broken, shape = broken_rules(i.opcode, [o.shape for o in i.operands], i.attrs, i.shape)

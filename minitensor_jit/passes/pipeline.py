@@ -12,7 +12,9 @@ from ..ir.verifier import check
 from .algebraic_simplifier import AlgebraicSimplifier
 from .call_inliner import CallInliner
 from .collectives.all_reduce_combiner import AllReduceCombiner
+from .collectives.async_collective_creator import AsyncCollectiveCreator
 from .collectives.collective_order import CollectiveOrder
+from .collectives.latency_hiding_scheduler import LatencyHidingScheduler
 from .common_subexpression_elimination import CommonSubexpressionElimination
 from .conditional_simplifier import ConditionalSimplifier
 from .constant_folding import ConstantFolding
@@ -67,8 +69,10 @@ PASSES: dict[str, type[Pass]] = {
         RowFusion,
         Fusion,
         HorizontalLoopFusion,
+        AsyncCollectiveCreator,
         MemoryScheduler,
         WindowUpdatesLast,
+        LatencyHidingScheduler,
     )
 }
 
@@ -186,6 +190,9 @@ def stages(
             found["fusion"].append(HorizontalLoopFusion())
     # Last: what is fused is in one place.
     found["scheduling"] = [MemoryScheduler(), WindowUpdatesLast()]
+    if target.async_collectives:
+        # Whether something can run meanwhile is seen when loops are what they will be; when it runs, by the order.
+        found["scheduling"] = [AsyncCollectiveCreator(), *found["scheduling"], LatencyHidingScheduler()]
     return found
 
 

@@ -19,9 +19,17 @@ class Target:
     """One kernel can go through loops over arrays of several sizes, whose addresses a table has."""
     mixed_products: bool
     """There is code for products of float16 and bfloat16 arrays in float32."""
+    async_collectives: bool = False
+    """Other devices can be waited for later than they are called, while other code runs."""
     narrow_products: bool = False
     """There are units for these products, so that it pays to make them."""
 
 
-CPU = Target(calls_array_kernels=True, tiles_in_registers=False, loops_by_table=True, mixed_products=False)
+CPU = Target(
+    calls_array_kernels=True,
+    tiles_in_registers=False,
+    loops_by_table=True,
+    mixed_products=False,
+    async_collectives=True,
+)
 GPU = Target(calls_array_kernels=False, tiles_in_registers=True, loops_by_table=False, mixed_products=True)

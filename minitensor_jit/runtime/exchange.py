@@ -25,6 +25,9 @@ __all__ = ["exchange_of"]
 _NUMBERS: Final = {opcode: number for number, opcode in REDUCTIONS.items()}
 # Addresses repeat, since memory does.
 _KEPT: Final = 64
+# What was begun, by the address of the result of its start: that is nobody else's until its end. The values are in
+# memory of their own, since another op may fail before the end, and a program's memory goes with its run.
+_ON_THEIR_WAY: Final[dict[int | None, tuple[Any, Any]]] = {}
 
 
 def exchange_of(i: Instruction) -> Callable[[Any], None] | None:
@@ -63,6 +66,26 @@ def exchange_of(i: Instruction) -> Callable[[Any], None] | None:
     if i.opcode == "all-reduce":
         op = _number(i)
         return lambda pointers: group().all_reduce_into(copy(pointers), op)
+    if i.opcode == "all-reduce-start":
+        op = _number(i)
+
+        def start(pointers: Any) -> None:
+            begun = group().all_reduce_begun(given[0].at(pointers[0]), op)
+            if given[0].nbytes:
+                _ON_THEIR_WAY[pointers[1]] = begun
+            else:
+                begun[0].wait()
+
+        return start
+    if i.opcode == "all-reduce-done":
+
+        def done(pointers: Any) -> None:
+            if made[0].nbytes:
+                work, values = _ON_THEIR_WAY.pop(pointers[0])
+                work.wait()
+                made[0].at(pointers[1]).copy_(values)
+
+        return done
     if i.opcode == "collective-broadcast":
         return lambda pointers: group().broadcast_into(copy(pointers)[0], group().ranks.index(members[0]))
     if count != 1 or i.attrs.get("dimensions", (0,)) != (0,):

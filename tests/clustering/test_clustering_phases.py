@@ -13,7 +13,7 @@ from minitensor_jit.clustering.mark_for_compilation import Cluster, mark_for_com
 from minitensor_jit.clustering.partially_decluster import partially_decluster
 from minitensor_jit.clustering.pipeline import cluster
 from minitensor_jit.clustering.state import ClusteringState
-from minitensor_jit.clustering.verdict import Reason
+from minitensor_jit.clustering.unclustered_reason import Reason
 from minitensor_jit.flags import JitOptions
 
 ON = JitOptions(auto_jit=1, cpu_global_jit=True, enable_lazy_compilation=False, dump_to="/not/written/to")

@@ -10,7 +10,7 @@ from minitensor_jit.clustering.acyclic_groups import ContractedGraph
 from minitensor_jit.clustering.mark_for_compilation import mark_for_compilation
 from minitensor_jit.clustering.pipeline import cluster
 from minitensor_jit.clustering.state import ClusteringState
-from minitensor_jit.clustering.verdict import Reason
+from minitensor_jit.clustering.unclustered_reason import Reason
 from minitensor_jit.flags import JitOptions
 
 OPTIONS = st.builds(

@@ -5,7 +5,7 @@ from clustering_graphs import VECTOR, Build
 
 from minitensor_jit.clustering.mark_for_compilation import mark_for_compilation
 from minitensor_jit.clustering.state import ClusteringState
-from minitensor_jit.clustering.verdict import Reason, Verdict
+from minitensor_jit.clustering.unclustered_reason import Reason, Verdict
 from minitensor_jit.errors import InvalidArgumentError
 from minitensor_jit.flags import JitOptions
 

@@ -188,3 +188,38 @@ def test_a_group_that_is_made_again(tmp_path):
     again.mkdir()
     ones, more = [3.0] * 5, [7.0] * 5
     assert run(2, of_a_group_that_is_made_again, tmp_path, str(again)) == [[ones, ones, True, ones, more]] * 2
+
+
+def step_of(x, w, divisor):
+    """Two large exchanges, and what needs neither, which fails if the divisor is 0."""
+    a = functional.all_reduce(x * 2, "sum")
+    b = functional.all_reduce(w @ w, "sum")
+    c = (w @ w.T).exp() + (w.long() // divisor).float()
+    return a + 1, b * 3, c, functional.all_reduce(x[:4], "sum")
+
+
+def overlapping(rank):
+    x, w = data(rank, 300, 300), data(rank, 256, 256) * 0.01
+    n = mt.tensor(3)
+    want = bits(step_of(x, w, n))
+    compiled = mt.function(step_of, jit_compile=True)
+    for _ in range(4):
+        assert bits(compiled(x, w, n)) == want
+    text = compiled.lower(x, w, n).compile().as_text()
+    assert text.count(" all-reduce-start(") == text.count(" all-reduce-done(") == 2
+    # All that needs no result stands before the first end.
+    before, _, after = text[text.rindex("ENTRY") :].partition(" all-reduce-done(")
+    assert before.count(" fusion(") == 4
+    assert after.count(" fusion(") == 2
+    # An error between the halves leaves the group and other programs as they were.
+    for _ in range(3):
+        with pytest.raises(RuntimeError, match="by zero"):
+            compiled(x, w, mt.tensor(0))
+        assert bits(compiled(x, w, n)) == want
+    total = mt.ones(40000)
+    dist.all_reduce(total)
+    return total.sum().item()
+
+
+def test_exchanges_are_on_their_way_while_other_code_runs(tmp_path):
+    assert run(2, overlapping, tmp_path) == [80000.0, 80000.0]

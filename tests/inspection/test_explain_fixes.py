@@ -15,7 +15,7 @@ from minitensor import extend
 from minitensor_jit import api
 from minitensor_jit.clustering.pipeline import cluster
 from minitensor_jit.clustering.state import ClusteringState
-from minitensor_jit.clustering.verdict import Reason
+from minitensor_jit.clustering.unclustered_reason import Reason
 from minitensor_jit.flags import JitOptions
 from minitensor_jit.inspect.report import Report
 from minitensor_jit.passes.algebraic_simplifier import AlgebraicSimplifier

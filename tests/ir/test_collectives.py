@@ -18,6 +18,7 @@ from minitensor_jit.ir.evaluate.collective import evaluate_devices, on_devices
 from minitensor_jit.ir.evaluate.evaluator import evaluate
 from minitensor_jit.ir.infer.infer_shape import ShapeError
 from minitensor_jit.ir.module import Module
+from minitensor_jit.ir.narrow import array_of
 from minitensor_jit.ir.semantics.collective import Devices, groups_of, parse_groups
 from minitensor_jit.ir.shape import Shape, TupleShape
 from minitensor_jit.ir.testing import same_bits
@@ -62,6 +63,48 @@ def both(module: Module, args: list[list[Any]], exact: bool = True) -> list[list
         for a, b in zip(theirs, ours, strict=True):
             assert same_bits(a, b) if exact else np.allclose(a, b, rtol=1e-5, atol=1e-6)
     return want
+
+
+START = """HloModule m
+
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}
+
+ENTRY main {
+  x = DTYPE[4,3] parameter(0)
+  s = DTYPE[4,3] all-reduce-start(x), channel_id=1, replica_groups={{0,1,2,3}}, use_global_device_ids=true, to_apply=add
+  n = DTYPE[4,3] negate(x)
+  d = DTYPE[4,3] all-reduce-done(s)
+  ROOT r = (DTYPE[4,3], DTYPE[4,3]) tuple(d, n)
+}
+"""
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_the_halves_of_an_all_reduce_are_one(dtype: str) -> None:
+    module = parse_module(START.replace("DTYPE", dtype).replace("f32[]", f"{dtype}[]"))
+    check(module)
+    assert difference(parse_module(print_module(module)), module) is None
+    whole = one(lambda b, p: b.tuple(b.all_reduce(p, "add", ((0, 1, 2, 3),)), b.negate(p)), 4, 3, dtype=dtype)
+    args = [[array_of(a[0], dtype)] for a in values(4, 3)]
+    for ours, theirs in zip(both(module, args), both(whole, args), strict=True):
+        assert all(same_bits(a, b) for a, b in zip(ours, theirs, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("all-reduce-done(s)", "all-reduce-done(x)", "ends an all-reduce-start, its operand is a parameter"),
+        ("all-reduce-done(s)", "all-reduce-done(s, s)", "the result of one all-reduce-start, got 2 operands"),
+        ("all-reduce-start(x)", "all-reduce-start(x, x)", "takes one operand, got 2"),
+    ],
+)
+def test_halves_that_do_not_fit_are_errors(old: str, new: str, message: str) -> None:
+    with pytest.raises((ParseError, ShapeError, ValueError), match=message):
+        check(parse_module(START.replace("DTYPE", "f32").replace(old, new)))
 
 
 def test_each_collective_gives_each_device_its_part() -> None:

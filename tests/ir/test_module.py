@@ -273,6 +273,12 @@ def _wrap(computation: Computation) -> tuple[list[Computation], Computation]:
     return [computation], computation
 
 
+@pytest.mark.parametrize("opcode", sorted(set(OPCODES) - {"fusion"}))
+def test_dot_draws_every_opcode(opcode: str) -> None:
+    module = Module("m", [root := Computation("c", [i := Instruction("i", opcode, f32(2))], i)], root)
+    assert '"i' in print_dot(module)
+
+
 def test_dot_draws_fusions_as_clusters() -> None:
     b = Builder("inner")
     x = b.parameter(f32(2))

@@ -49,6 +49,11 @@ class GroupExchange:
             assert work is not None
             work.wait()
 
+    def all_reduce_begun(self, x: Any, op: int) -> tuple[Any, Any]:
+        """A work to wait for, and the tensor that has the values then."""
+        result = _copied(x)
+        return all_reduce(result, _KINDS[op], self.group, async_op=True), result
+
     def all_gather(self, x: Any) -> Any:
         """The tensors of all processes, one behind the other."""
         return self.all_gather_into(x.new_empty((x.shape[0] * len(self.ranks), *x.shape[1:])), x)

@@ -127,7 +127,7 @@ def combined(i: Instruction, members: Sequence[Sequence[Array]], place: int) -> 
 
 
 def _combined(i: Instruction, values: Sequence[Array], place: int) -> Array:
-    if i.opcode == "all-reduce":
+    if i.opcode in ("all-reduce", "all-reduce-start"):
         return _fold(i.attrs["to_apply"], values)
     if i.opcode == "collective-broadcast":
         return values[0]
@@ -170,6 +170,10 @@ def _permute(i: Instruction, x: Sequence[Value]) -> Value:
     return tuple(results) if i.is_tuple else results[0]
 
 
+def _done(i: Instruction, x: Sequence[Value]) -> Value:
+    return x[0]
+
+
 def _partition(i: Instruction, x: Sequence[Value]) -> Any:
     device, meeting = _here.get()
     return np.uint32(device % (meeting.devices if meeting else _ALONE).partitions)
@@ -183,6 +187,8 @@ def _replica(i: Instruction, x: Sequence[Value]) -> Any:
 COLLECTIVE_RULES: Final[dict[str, Rule]] = {
     "all-gather": _collective,
     "all-reduce": _collective,
+    "all-reduce-done": _done,
+    "all-reduce-start": _collective,
     "all-to-all": _collective,
     "collective-broadcast": _collective,
     "collective-permute": _permute,

@@ -150,6 +150,18 @@ def _all_reduce(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None
     return _results(shapes)
 
 
+def _all_reduce_start(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -> AnyShape:
+    if len(shapes) != 1:
+        raise ShapeError(f"all-reduce-start takes one operand, got {len(shapes)}; let each have one of its own")
+    return _all_reduce(shapes, attrs, declared)
+
+
+def _all_reduce_done(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) -> AnyShape:
+    if len(shapes) != 1:
+        raise ShapeError(f"all-reduce-done takes the result of one all-reduce-start, got {len(shapes)} operands")
+    return shapes[0]
+
+
 def _factor(opcode: str, attrs: Attrs, short: int, long: int | None) -> int:
     """How many times `short` is the size `long`: the size of a group, or what the declared shape says."""
     size = _size(opcode, attrs)
@@ -233,6 +245,8 @@ def _number(shapes: Sequence[Shape], attrs: Attrs, declared: AnyShape | None) ->
 COLLECTIVE_RULES: Final[dict[str, Rule]] = {
     "all-gather": _all_gather,
     "all-reduce": _all_reduce,
+    "all-reduce-done": _all_reduce_done,
+    "all-reduce-start": _all_reduce_start,
     "all-to-all": _all_to_all,
     "collective-broadcast": _collective_broadcast,
     "collective-permute": _collective_permute,

@@ -18,7 +18,9 @@ _COLORS = {
     "index": "#d5ecd4",
     "reduction": "#e3d4ec",
     "contraction": "#cfe2f3",
+    "linalg": "#cfe2f3",
     "kernel": "#cfe2f3",
+    "collective": "#fce5cd",
     "tuple": "#ffffff",
     "call": "#f4cccc",
 }

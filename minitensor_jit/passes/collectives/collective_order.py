@@ -45,8 +45,9 @@ class CollectiveOrder(SequencePass):
 
 
 def exchanges(i: Instruction) -> bool:
-    """Whether it is a collective, or runs one."""
-    return i.opcode in COLLECTIVES or any(exchanges(x) for c in i.called() for x in c.instructions)
+    """Whether an exchange with other devices begins in it, or in what it runs."""
+    begins = i.opcode in COLLECTIVES and i.opcode != "all-reduce-done"
+    return begins or any(exchanges(x) for c in i.called() for x in c.instructions)
 
 
 def _wait(i: Instruction, before: Instruction) -> list[Instruction]:

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from clustering.clustering_graphs import VECTOR, Build
 
 from minitensor_jit.clustering.graph import TensorMeta
-from minitensor_jit.compiler.compile_reason import CompileReasons
+from minitensor_jit.compiler.recompile_reason import CompileReasons
 
 
 def scaled_sum(number=2.0, dim=0, shape=(8,), kept=1):
