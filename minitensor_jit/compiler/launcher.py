@@ -17,12 +17,12 @@ from minitensor_jit.clustering.graph import Node
 from minitensor_jit.clustering.pipeline import ClusteringResult, cluster
 from minitensor_jit.clustering.unclustered_reason import Verdict
 from minitensor_jit.compiler.backend import backend_of
-from minitensor_jit.compiler.recompile_reason import CompileReasons
 from minitensor_jit.compiler.compiled_cluster import Ready
 from minitensor_jit.compiler.compiler import Compiler, no_collections, note_executable
 from minitensor_jit.compiler.dynamic_shapes import Template
 from minitensor_jit.compiler.module_compiler import generate
 from minitensor_jit.compiler.plan_builder import PlanBuilder
+from minitensor_jit.compiler.recompile_reason import CompileReasons
 from minitensor_jit.compiler.shape_polymorphism import AllSizes
 from minitensor_jit.compiler.trace_to_graph import RecordedTrace
 from minitensor_jit.errors import LoweringError

@@ -78,7 +78,7 @@ def _closure(
 def _waiting(
     i: Instruction, users: dict[Instruction, list[Instruction]]
 ) -> tuple[list[Instruction], list[Instruction]]:
-    """Which users only wait for an instruction, as members of a barrier whose result nobody reads, and which read it."""
+    """Who only waits for an instruction, as a member of a barrier whose result nobody reads; and who reads it."""
     waits: list[Instruction] = []
     reads: list[Instruction] = []
     for user in users.get(i, ()):
