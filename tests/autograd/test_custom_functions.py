@@ -421,3 +421,31 @@ def test_a_function_without_backward_is_refused_by_the_backward_pass(lib, split)
     with pytest.raises(NotImplementedError, match="either the backward or vjp"):
         (y + x).sum().backward()
     assert OneWay.apply(x.detach()).requires_grad is False
+
+
+@pytest.mark.parametrize(
+    ("gradients", "said"),
+    [
+        (3.0, "expected 2, got 1"), ((None,), "expected 2, got 1"), ((None, None, 1), "expected 2, got 3"),
+        ((None, "text"), r"expected Variable or None \(got str\)"),
+        ((2, None), r"expected Variable or None \(got int\)"),
+    ],
+)  # fmt: skip
+def test_gradients_that_are_none(lib, gradients, said):
+    """The class of the error, and what it says of it, are PyTorch's."""
+
+    class Wrong(lib.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, y):
+            return x * y
+
+        @staticmethod
+        def backward(ctx, grad):
+            return gradients
+
+    x, y = leaf(lib, 1.0, 2.0), leaf(lib, 3.0, 4.0)
+    z = Wrong.apply(x, y).sum()
+    with pytest.raises(RuntimeError, match=said):
+        z.backward()
+    assert x.grad is None
+    assert y.grad is None

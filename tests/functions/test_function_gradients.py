@@ -332,6 +332,39 @@ def test_versions_count_every_write():
     assert f.hits == 2
 
 
+WRITTEN = {
+    "itself": lambda t: t, "data": lambda t: t.data, "detached": lambda t: t.detach(), "view": lambda t: t.view(4),
+    "data of a view": lambda t: t.view(2, 2).data.view(4),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.parametrize("name", WRITTEN)
+def test_versions_count_the_writes_to_an_argument_where_eager_ones_do(name, place):
+    """`data` has a counter of its own, though its memory is another's."""
+
+    def fn(*args):
+        x, y = args[place], args[1 - place]
+        x.add_(y)
+        x.mul_(2)
+        return x * 1
+
+    kept = []
+    for f in (fn, mt.function(fn, jit_compile=True)):
+        whole = mt.arange(4.0)
+        whole.add_(0)
+        x, y = WRITTEN[name](whole), mt.ones(4)
+        args = (x, y) if place == 0 else (y, x)
+        seen = []
+        for _ in range(4):
+            f(*args)
+            seen.append((x._version, whole._version, y._version, x.tolist()))
+        kept.append(seen)
+    assert kept[0] == kept[1]
+    own = "data" in name
+    assert [one[:3] for one in kept[0]] == [(2 * k + (not own), 1 if own else 2 * k + 1, 0) for k in range(1, 5)]
+
+
 def _is_wanted(c):
     c.requires_grad_()
     return c

@@ -130,6 +130,25 @@ def test_gradients_through_it_are_differentiable():
     assert np.allclose(second.numpy(), -t * (1 - t**2))
 
 
+@pytest.mark.parametrize("lazily", [False, True])
+@pytest.mark.parametrize("wrong", [3.0, "text", [1.0, 1.0]])
+def test_a_gradient_that_is_no_tensor_is_refused(wrong, lazily):
+    """By the name of the op and the operand's place, also where a function gives it once it is asked for."""
+    given = (lambda: wrong) if lazily else wrong
+    name = fresh("product")
+    op = extend.op(f"{name}(Tensor x, Tensor y)", elementwise=True, gradient=lambda g, _out, x, _y: (given, g * x))(
+        lambda x, y: x * y
+    )
+    x, y = mt.tensor([2.0, 3.0]).requires_grad_(), mt.ones(2)
+    message = f"the gradient of operand 0 of '{name}' must be a Tensor or None, got {type(wrong).__name__}$"
+    with pytest.raises(TypeError, match=message):
+        op(x, y).sum().backward()
+    assert x.grad is None
+    if lazily:  # nobody asks for that of x
+        op(x.detach(), y.requires_grad_()).sum().backward()
+        assert y.grad.tolist() == [2.0, 3.0]
+
+
 @pytest.mark.at_once(reason="errors that depend on values come when a recording runs")
 def test_check_finds_a_wrong_gradient_and_a_wrong_lowering():
     x = mt.tensor([0.5, -1.5], dtype=mt.float64)

@@ -1,5 +1,7 @@
 """Plain calls that go straight to an op give what the functions do that they pass by."""
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -269,3 +271,37 @@ def test_sizes_one_by_one():
         x.expand(2, size=(2, 6))
     with pytest.raises(TypeError):
         x.view(2, 3.0)
+
+
+def frames(function, *args):
+    """The functions of Python that a call runs."""
+    seen = []
+    sys.setprofile(lambda frame, event, _: seen.append(frame.f_code.co_name) if event == "call" else None)
+    try:
+        function(*args)
+    finally:
+        sys.setprofile(None)
+    return seen
+
+
+@pytest.mark.at_once(reason="a recording that is full runs in the middle of a call")
+def test_plain_calls_run_no_python():
+    """With None for what may be left out, too."""
+    x, w, b = random(2, 6), random(3, 6), random(3)
+    calls = [(F.linear, x, w), (F.linear, x, w, b), (F.linear, x, w, None)]
+    for weight in (x[0], None):
+        calls += [(F.layer_norm, x, (6,), weight, bias, 1e-5) for bias in (x[1], None)]
+    for rank in (1, 2, 3):
+        image, kernel = random(1, 2, *[3] * rank), random(4, 2, *[2] * rank)
+        convolution = getattr(F, f"conv{rank}d")
+        for more in ((), (None,), (None, 1), (None, 1, 0, 1, 1), (random(4), 2, 1, [2] * rank, 1)):
+            calls.append((convolution, image, kernel, *more))
+        average, maximum = getattr(F, f"avg_pool{rank}d"), getattr(F, f"max_pool{rank}d")
+        for more in ((), (None,), (1,), (None, 0)):
+            calls += [(average, image, 2, *more), (maximum, image, 2, *more)]
+    for function, *args in calls:
+        assert frames(function, *args) == [], (function, args)
+    # Where None stands for nothing, the function says so.
+    for function, *args in [(F.linear, None, w), (F.gelu, None), (F.conv2d, None, w)]:
+        with pytest.raises(TypeError):
+            function(*args)

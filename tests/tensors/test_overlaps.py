@@ -1,5 +1,6 @@
 """Operands that share memory with what is written, to the element and to the byte; views that need no copy."""
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -161,3 +162,25 @@ def test_recorded_copies_of_reinterpreted_memory_are_there_when_it_is_written(gr
     expected = run()
     with mt.jit_scope():
         assert run() == expected
+
+
+@pytest.mark.parametrize(("rank", "sizes", "strides"), [(2, range(1, 6), range(7)), (3, range(1, 4), range(5))])
+def test_every_small_window_is_written_unless_it_shows_a_place_twice(rank: int, sizes: range, strides: range) -> None:
+    """Also where strides interleave, as of 4 and 3 elements that are 2 and 3 apart: which places, NumPy says."""
+    shared = 0
+    for shape in itertools.product(sizes, repeat=rank):
+        for steps in itertools.product(strides, repeat=rank):
+            along = [np.arange(n) * step for n, step in zip(shape, steps, strict=True)]
+            places = sum(np.ix_(*along))
+            expected = np.zeros(64)
+            expected[places] = 1
+            memory = mt.zeros(64)
+            window = memory.as_strided(shape, steps)
+            if len(np.unique(places)) < places.size:
+                shared += 1
+                with pytest.raises(RuntimeError, match="more than one element of the written-to tensor refers to"):
+                    window.add_(1)
+            else:
+                window.add_(1)
+                assert np.array_equal(memory.numpy(), expected), (shape, steps)
+    assert shared > 100
