@@ -10,6 +10,7 @@ import operator
 import re
 import sys
 import types
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from minitensor import _C
@@ -45,6 +46,7 @@ _LOOKUPS = frozenset(
 _DECIMALS = ("decimal", "_decimal", "_pydecimal")
 # Of classes: what gives something else at another time, or where more has been imported or defined.
 _VARYING = frozenset({"now", "today", "utcnow", "fromtimestamp", "__subclasses__", "__dir__", "__sizeof__"})
+_CLOCK = frozenset({"now", "today"})  # as NumPy's dates
 _TEXTS = frozenset({"__repr__", "__str__", "__format__"})
 _DIGITS = re.compile(r"[+-]?\d{1,300}(\.\d{0,300})?", re.ASCII)
 
@@ -52,6 +54,14 @@ _DIGITS = re.compile(r"[+-]?\d{1,300}(\.\d{0,300})?", re.ASCII)
 def _is_exact(thing: Any) -> bool:
     """Whether a decimal is made of it whatever its context says."""
     return isinstance(thing, (int, decimal.Decimal)) or (isinstance(thing, str) and bool(_DIGITS.fullmatch(thing)))
+
+
+def _flat(things: Iterable[Any]) -> Iterator[Any]:
+    for thing in things:
+        if isinstance(thing, (list, tuple)):
+            yield from _flat(thing)
+        else:
+            yield thing
 
 
 class Callees(TextReads):
@@ -183,8 +193,10 @@ class Callees(TextReads):
             self._contents(thing)
         if name in ("copyto", "place", "put", "putmask", "fill_diagonal", "shuffle", "at"):
             self._write(args[0], "changes an ndarray")
-        elif name in ("fromfile", "load", "loadtxt", "genfromtxt", "save", "memmap"):
+        elif name in ("fromfile", "load", "loadtxt", "genfromtxt", "save", "memmap", "getbufsize"):
             self._unwatched(f"it calls numpy.{name}")
+        if any(isinstance(thing, str) and thing in _CLOCK for thing in _flat(args)):
+            self._unwatched(f"it calls numpy.{name} with the clock")
 
     def _method(self, owner: Any, name: str, args: tuple[Any, ...]) -> None:
         kind = type(owner)

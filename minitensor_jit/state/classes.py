@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from typing import Any
 
 from minitensor import _C
 from minitensor_jit.state.notes import ABSENT, Guard, Notes, lookup, own_dict
 
-__all__ = ["HEAP_TYPE", "SPECIAL", "ClassReads", "slot_is_set"]
+__all__ = ["HEAP_TYPE", "SPECIAL", "ClassReads", "is_shared", "slot_is_set"]
 
 HEAP_TYPE = 1 << 9
 """A class that a program made, which may change."""
@@ -70,9 +72,35 @@ class ClassReads(Notes):
         space = own_dict(thing)
         value = ABSENT if space is None else space.get(name, ABSENT)
         self._own.setdefault(id(thing), (thing, {}))[1].setdefault(name, value)
+        if space is not None and is_shared(thing, space):
+            self._entry(space, name, value)
 
     def _is_module(self, thing: Any) -> bool:
         return self._module_type is not None and isinstance(thing, self._module_type)
+
+
+class _Owner:
+    """Has attributes of its own."""
+
+
+def _references(space: dict[str, Any] | None) -> int:
+    return sys.getrefcount(space)
+
+
+def _own_references(thing: Any) -> int:
+    space = own_dict(thing)
+    return _references(space)
+
+
+_OWN_REFERENCES = _own_references(_Owner())  # of the object, and of those who ask
+
+
+def is_shared(thing: Any, space: dict[str, Any]) -> bool:
+    """Whether others have the dict of an object's attributes, too, which may be older than the object.
+
+    Who asks has one name for the dict. A dict of a thread's is no other thread's.
+    """
+    return type(thing) is not threading.local and sys.getrefcount(space) > _OWN_REFERENCES
 
 
 def slot_is_set(slot: Any, thing: Any) -> bool:

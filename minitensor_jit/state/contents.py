@@ -15,7 +15,7 @@ from typing import Any
 
 from minitensor import _C
 from minitensor_jit.state.calls import CONTAINERS, IMMUTABLE, PURE_TYPES, is_framework, is_numpy
-from minitensor_jit.state.classes import HEAP_TYPE, SPECIAL, ClassReads, slot_is_set
+from minitensor_jit.state.classes import HEAP_TYPE, SPECIAL, ClassReads, is_shared, slot_is_set
 from minitensor_jit.state.notes import ABSENT, VIEWS, Guard, in_python, is_plain, lookup, own_dict
 
 __all__ = ["MOST_DEPTH", "MOST_ITEMS", "ContentReads"]
@@ -92,7 +92,11 @@ class ContentReads(ClassReads):
         if space is not None and id(thing) not in self._opened:
             self._opened[id(thing)] = thing
             self._owners[id(space)] = space, thing
-            self._note(Guard.DICT_ITEMS, thing, tuple(space.items()))
+            items = tuple(space.items())
+            self._note(Guard.DICT_ITEMS, thing, items)
+            if is_shared(thing, space):
+                self._shared.add(id(space))
+                self._note(Guard.DICT_ITEMS, space, items)
             for value in space.values():
                 self._contents(value, 1)
 
@@ -115,6 +119,7 @@ class ContentReads(ClassReads):
             names = _names_of(kind)  # type: ignore[arg-type]
             for name in names:
                 self._own_entry(module, name)
+                self._type_entry(kind, name, lookup(kind, name))
             values = [space[name] for name in names if name in space]
         for value in values:
             if not self._is_module(value):

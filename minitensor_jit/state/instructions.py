@@ -65,6 +65,7 @@ _TABLE: tuple[tuple[str, _Count, str], ...] = (
     ("_calls_named", lambda argument: argument + 3, "CALL_KW"),
     ("_calls_with", lambda argument: 3 + (argument & 1), "CALL_FUNCTION_EX"),
     ("_imports", 2, "IMPORT_NAME"),
+    ("_builds_class", _NAMES, "LOAD_BUILD_CLASS"),
     ("_enters_scope", 1, "BEFORE_WITH"),
 )  # fmt: skip
 

@@ -134,6 +134,7 @@ class Notes:
         self._made_ids: set[int] = set()
         self._made_count = 0
         self._owners: dict[int, tuple[Any, Any]] = {}  # of dicts that are attributes of objects
+        self._shared: set[int] = set()  # of these, those that others have too
 
     # ---- what is noted
 
@@ -204,7 +205,7 @@ class Notes:
         inside.update(id(thing) for thing in self._made)
 
         def outside(thing: Any) -> bool:
-            if id(thing) in self._owners:
+            if id(thing) in self._owners and id(thing) not in self._shared:
                 thing = self._owners[id(thing)][1]
             return id(thing) not in inside or id(thing) in self._unknown
 

@@ -149,6 +149,10 @@ class Observer(Callees):
         self._entry(space, name, ABSENT)
         self._entry(builtin, name, builtin.get(name, ABSENT))
 
+    def _builds_class(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
+        builtin = operands[1]
+        self._entry(builtin, "__build_class__", builtin.get("__build_class__", ABSENT))
+
     def _local_name(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
         # Of a class's body; of a function in it that has its names, such as one for type parameters, on the stack.
         space, _, *locals_ = operands

@@ -101,13 +101,13 @@ def max_key_attrgetter():
 
 @row
 def map_methodcaller():
-    lst = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]
+    lst = [float(k) for k in range(30)]
     return lambda x: x * sum(map(operator.methodcaller("pop"), [lst])), lambda: None
 
 
 @row
 def map_list_pop():
-    lst = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]
+    lst = [float(k) for k in range(30)]
     return lambda x: x * sum(map(list.pop, [lst])), lambda: None
 
 

@@ -138,14 +138,14 @@ def an_iterator():
 
 @row
 def an_iterator_over_a_list():
-    numbers = iter([1.0, 2.0, 3.0, 4.0, 5.0])
+    numbers = iter([float(k) for k in range(30)])
     return lambda x: x * next(numbers), lambda: None
 
 
 @row
 def a_generator():
     def make():
-        yield from (1.0, 2.0, 3.0, 4.0, 5.0)
+        yield from map(float, range(30))
 
     numbers = make()
     return lambda x: x * next(numbers), lambda: None
@@ -153,7 +153,7 @@ def a_generator():
 
 @row
 def a_generator_in_a_loop():
-    numbers = iter([1.0, 2.0, 3.0, 4.0, 5.0])
+    numbers = iter([float(k) for k in range(30)])
 
     def f(x):
         for n in numbers:
@@ -366,3 +366,19 @@ def a_number_by_math():
 @pytest.mark.parametrize("name", row)
 def test_changed_parts_of_the_environment_are_noticed(name, jit_compile):
     row.check(name, jit_compile)
+
+
+@pytest.mark.parametrize(
+    "days",
+    [
+        lambda: int(np.busday_count("2020-01-01", "today")),
+        lambda: 1 + int(np.is_busday(["today"]).sum()),
+        lambda: len(np.arange("2020-01-01", "today", dtype="datetime64[D]")),
+    ],
+)
+def test_dates_of_the_clock_are_named(days):
+    f = mt.function(lambda x: x * days(), jit_compile=True)
+    for _ in range(3):
+        assert f(mt.ones(2)).tolist() == [days()] * 2
+    assert f.hits == 0
+    assert "with the clock" in str(mt.jit.explain(f)(mt.ones(2)))

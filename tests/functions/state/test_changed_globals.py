@@ -1,5 +1,8 @@
 """mt.function: Python's state that changes between two calls is noticed, whatever it is and however it is read."""
 
+import builtins
+import itertools
+
 import pytest
 from changes import Changes, helper, other_helper
 
@@ -201,6 +204,19 @@ def evaluated_code():
 @row
 def the_globals_themselves():
     return lambda x: x * globals()["NUMBER"], row.setting(NUMBER=6.0)
+
+
+@row
+def how_classes_are_built():
+    values = itertools.count(2)
+    space = {"__builtins__": {**vars(builtins)}, "__name__": "made_up"}
+    exec("def f(x):\n    class Made:\n        value = 1\n    return x * Made.value", space)
+
+    def change():
+        value = next(values)
+        space["__builtins__"]["__build_class__"] = lambda body, name, *bases: type(name, bases, {"value": value})
+
+    return space["f"], change
 
 
 @pytest.mark.parametrize("jit_compile", [True, None, False])

@@ -191,6 +191,55 @@ def a_list_of_modules():
     return f, lambda: layers.append(nn.Tanh())
 
 
+@row
+def a_property_that_hides_a_parameter():
+    class Hidden(nn.Linear):
+        pass
+
+    mt.manual_seed(0)
+    net, factors = Hidden(3, 3), itertools.count(2)
+
+    def change():
+        weight = mt.eye(3) * next(factors)
+        Hidden.weight = property(lambda self: weight)
+
+    return net, change
+
+
+@row
+def an_attribute_of_a_class_that_hides_a_layers():
+    class Hidden(nn.LeakyReLU):
+        @property
+        def negative_slope(self):
+            return slopes[0]
+
+        @negative_slope.setter
+        def negative_slope(self, slope):
+            pass
+
+    slopes = [0.5]
+    net = Hidden()
+
+    def change():
+        Hidden.negative_slope = 0.25
+        slopes[0] += 1
+
+    net.__dict__["negative_slope"] = 0.125
+    return lambda x: net(x - 2), change
+
+
+@row
+def attributes_of_a_layer_in_a_dict_that_others_have():
+    layer, slopes = nn.LeakyReLU(0.5), itertools.count(2)
+
+    def f(x):
+        new = nn.LeakyReLU.__new__(nn.LeakyReLU)
+        new.__dict__ = layer.__dict__
+        return new(x - 2)
+
+    return f, lambda: setattr(layer, "negative_slope", float(next(slopes)))
+
+
 @pytest.mark.parametrize("jit_compile", [True, None, False])
 @pytest.mark.parametrize("name", row)
 def test_changed_modules_are_noticed(name, jit_compile):

@@ -440,6 +440,65 @@ def an_import_inside():
     return f, lambda: setattr(sys.modules["made_up_module"], "value", 5.0)
 
 
+@row
+def attributes_in_a_dict_that_others_have():
+    class Thing:
+        shared = {"value": 1.0}  # noqa: RUF012
+
+        def __init__(self):
+            self.__dict__ = self.shared
+
+    def change():
+        Thing.shared["value"] += 1
+
+    return lambda x: x * Thing().value, change
+
+
+@row
+def attributes_in_a_dict_that_others_have_and_the_collector_knows():
+    shared = {"value": [1.0]}
+
+    class Thing:
+        def __init__(self):
+            self.__dict__ = shared
+
+    def change():
+        shared["value"] = [shared["value"][0] + 1]
+
+    return lambda x: x * Thing().value[0], change
+
+
+@row
+def how_many_attributes_are_in_a_dict_that_others_have():
+    class Thing:
+        pass
+
+    thing, names = Thing(), iter("abcd")
+
+    def f(x):
+        new = Thing()
+        new.__dict__ = thing.__dict__
+        return x * (1 + len(vars(new)))
+
+    return f, lambda: setattr(thing, next(names), 1.0)
+
+
+@row
+def an_attribute_that_is_set_in_a_dict_that_others_have():
+    class Thing:
+        calls = 0
+
+    thing = Thing()
+
+    def f(x):
+        new = Thing()
+        new.__dict__ = thing.__dict__
+        new.calls += 1
+        return x * new.calls
+
+    return f, lambda: None
+
+
 @pytest.mark.parametrize("jit_compile", [True, None, False])
 @pytest.mark.parametrize("name", row)
 def test_changed_objects_are_noticed(name, jit_compile):
