@@ -1508,6 +1508,7 @@ def begin_observing(
     made: list[Any],
     libraries: tuple[str, ...],
     internals: tuple[str, ...],
+    settings: frozenset[str],
     /,
 ) -> builtins.bool: ...
 def generic_attributes(kind: type, /) -> builtins.bool: ...

@@ -151,8 +151,12 @@ class AttributeReads(ContentReads):
         ):  # fmt: skip
             self._unwatched(f"it reads {name} of a {kind.__name__}")
         self._own_entry(thing, name)
-        if self._is_module(thing) and name not in (own_dict(thing) or {}):
+        if name in (own_dict(thing) or {}):
+            return
+        if self._is_module(thing):
             self._registered(thing, name)
+        elif found is ABSENT and ours and has_python(kind, "__getattr__"):  # which is not seen to run
+            self._instance_items(thing)
 
     def _numpy_attribute(self, thing: Any, name: str, found: types.GetSetDescriptorType) -> None:
         """An array's shape, dtype, strides and flags may be set where it lies."""

@@ -81,7 +81,6 @@ class Callees(TextReads):
         kind = type(function)
         if kind is types.FunctionType:
             if is_framework(function.__module__):
-                self._settings_of(function.__module__)
                 self._framework(function.__name__, args)
             elif function.__module__ in ("importlib", "importlib._bootstrap"):
                 self._imports_module(args)
@@ -201,7 +200,6 @@ class Callees(TextReads):
     def _method(self, owner: Any, name: str, args: tuple[Any, ...]) -> None:
         kind = type(owner)
         if isinstance(owner, _C.Tensor) or is_framework(kind.__module__):
-            self._settings_of(kind.__module__)
             self._framework(name, (owner, *args) if not isinstance(owner, _C.Tensor) else args)
             return
         if name == "__call__" and self._is_module(owner):
@@ -296,7 +294,6 @@ class Callees(TextReads):
         if issubclass(kind, type):
             self._makes_class(args[1:])
         if is_framework(kind.__module__):
-            self._settings_of(kind.__module__)
             self._framework(kind.__name__, args)
         elif is_numpy(kind):
             self._numpy(kind.__name__, args)

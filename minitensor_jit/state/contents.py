@@ -17,6 +17,7 @@ from minitensor import _C
 from minitensor_jit.state.calls import CONTAINERS, IMMUTABLE, PURE_TYPES, is_framework, is_numpy
 from minitensor_jit.state.classes import HEAP_TYPE, SPECIAL, ClassReads, is_shared, slot_is_set
 from minitensor_jit.state.notes import ABSENT, VIEWS, Guard, in_python, is_plain, lookup, own_dict
+from minitensor_jit.state.settings import named_by, parts_of, value_of
 
 __all__ = ["MOST_DEPTH", "MOST_ITEMS", "ContentReads"]
 
@@ -39,31 +40,6 @@ _MODULE_NAMES = [
 _MOST_BYTES = 1 << 16
 _OWNERS = frozenset((*IMMUTABLE, *PURE_TYPES, *CONTAINERS, object, type, BaseException, Exception))
 _CALLS = frozenset({operator.attrgetter, operator.methodcaller})
-
-# What the framework's own frames, which are not seen to run, read in Python and others may change, by the modules that
-# the function uses: hooks of all optimizers, formulas that are registered, and switches. Those of all modules are noted
-# in any case.
-_SETTINGS = {
-    "minitensor.nn.modules": (
-        ("minitensor.nn.modules.module", "_global_buffer_registration_hooks"),
-        ("minitensor.nn.modules.module", "_global_module_registration_hooks"),
-        ("minitensor.nn.modules.module", "_global_parameter_registration_hooks"),
-    ),
-    "minitensor.optim": (
-        ("minitensor.optim.optimizer", "_global_optimizer_pre_hooks"),
-        ("minitensor.optim.optimizer", "_global_optimizer_post_hooks"),
-    ),
-    "minitensor.distributions": (
-        ("minitensor.distributions.kl.registry", "_KL_REGISTRY"),
-        ("minitensor.distributions.distribution", "Distribution"),
-    ),
-    "minitensor.nn.utils.parametrize": (
-        ("minitensor.nn.utils.parametrize", "_depth"),
-        ("minitensor.nn.utils.parametrize", "_known"),
-    ),
-    "minitensor.utils._pytree": (("minitensor.utils._pytree.nodes", "SUPPORTED_NODES"),),
-    "minitensor.sparse": (("minitensor.sparse.invariants", "_always"),),
-}
 
 
 def _warning_settings() -> tuple[Any, ...]:
@@ -110,8 +86,6 @@ class ContentReads(ClassReads):
         for name in ("forward", "__call__"):
             self._type_entry(kind, name, lookup(kind, name))
         space = own_dict(module) or {}
-        if "parametrizations" in (space.get("_modules") or ()):
-            self._settings_of("minitensor.nn.utils.parametrize")
         if is_framework(kind.__module__):
             self._note(Guard.DICT_ITEMS, module, tuple(space.items()))
             values: Iterable[Any] = list(space.values())
@@ -306,25 +280,38 @@ class ContentReads(ClassReads):
         if items and depth >= MOST_DEPTH:
             self._unwatched(_DEEP)
 
-    def _settings_of(self, module: object) -> None:
-        """Note the settings of a part of the framework that is used."""
-        for prefix, places in _SETTINGS.items():
-            if not (isinstance(module, str) and module.startswith(prefix)):
+    def _settings_of(self, code: types.CodeType, space: dict[str, Any]) -> None:
+        """Note the settings that code of the framework's touches, which begins to run."""
+        for module, path in named_by(code, space):
+            owner, name, value = value_of(module, path)
+            parts = parts_of(module, path)
+            if parts is not None:
+                self._owners[id(parts)] = parts, owner  # it may be made only now
+                self._note(Guard.RESULT, parts, (parts(),))
                 continue
-            for name, attribute in places:
-                space = vars(sys.modules[name]) if name in sys.modules else {}
-                value = space.get(attribute)
-                if isinstance(value, dict):
-                    self._note(Guard.DICT_ITEMS, value, tuple(value.items()))
-                elif isinstance(value, type):
-                    self._type_entry(value, "_validate_args", lookup(value, "_validate_args"))
-                elif attribute in space:
-                    self._entry(space, attribute, value)
+            present = value if name in vars(owner) else ABSENT
+            if isinstance(owner, types.ModuleType):
+                self._entry(vars(owner), name, present)
+            elif isinstance(owner, type):
+                self._type_entry(owner, name, present)
+            else:
+                self._own_entry(owner, name)
+            self._setting_parts(value)
+
+    def _setting_parts(self, value: Any, depth: int = 0) -> None:
+        """What registries and stacks hold; what is in them is not changed, but replaced."""
+        if isinstance(value, (list, set)):
+            self._note(Guard.ITEMS, value, tuple(value))
+        elif isinstance(value, dict):
+            self._note(Guard.DICT_ITEMS, value, tuple(value.items()))
+        elif depth == 0 and is_framework(type(value).__module__) and (own := own_dict(value)) is not None:
+            self._owners[id(own)] = own, value
+            self._note(Guard.DICT_ITEMS, own, tuple(own.items()))
+            for part in own.values():
+                self._setting_parts(part, 1)
 
     def _derived(self, kind: type) -> None:
         """What the framework's code may read of a class of the user's that is derived of one of its own."""
-        for base in kind.__mro__:
-            self._settings_of(base.__module__)
         if is_framework(kind.__module__) or not any(is_framework(base.__module__) for base in kind.__mro__):
             return
         if issubclass(kind, _C.Tensor) or (self._module_type is not None and issubclass(kind, self._module_type)):

@@ -5,7 +5,8 @@ objects that were there before the function began becomes guards; a call for whi
 What can't be watched, and every change of what was there before, is named: such a function is recorded at every call.
 docs/functions.md has the table.
 
-The framework's own frames are trusted to depend on their arguments and on settings that a program knows.
+The framework's own frames are trusted to depend on their arguments, on settings that a program knows, and on those
+that their code has the names of (minitensor_jit/state/settings.py).
 """
 
 from __future__ import annotations
@@ -27,13 +28,14 @@ from minitensor_jit.state.calls import CONTAINERS
 from minitensor_jit.state.filters import GuardFilter, chosen
 from minitensor_jit.state.instructions import CALLABLE_FIRST, HANDLED, steps
 from minitensor_jit.state.notes import ABSENT, Guard, has_python, in_python, is_plain, lookup
+from minitensor_jit.state.settings import NAMES
 
 __all__ = ["Observer"]
 
 _MOST = 10_000
-# The core tells, beside instructions, of functions that begin (-1), of modules that the framework gets (-2), and of
-# the framework's warnings.
-_WARNS = -3
+# The core tells, beside instructions, of functions that begin (-1), of modules that the framework gets (-2), of the
+# framework's warnings, and of its code that begins and touches its settings.
+_WARNS, _TOUCHES = -3, -4
 _REMAINDER = 6  # of BINARY_OP, and 13 more in place
 # Arguments of CALL_INTRINSIC_1.
 _IMPORT_STAR, _UNARY_POSITIVE = 2, 5
@@ -53,6 +55,7 @@ class Observer(Callees):
         """`guard_filter` says which guards are compared; all of them without it."""
         super().__init__(arguments)
         self._filter = guard_filter
+        self._touching: set[types.CodeType] = set()
 
     # ---- the run
 
@@ -67,7 +70,7 @@ class Observer(Callees):
         self._grad = _C.is_grad_enabled()
         if not in_python(fn):
             self._guarded(self._call, fn, ())
-        if not _C.begin_observing(self._told, steps, self._module_type, self._made, _LIBRARY, _OURS):
+        if not _C.begin_observing(self._told, steps, self._module_type, self._made, _LIBRARY, _OURS, NAMES):
             self.reason = "this version of Python doesn't show what a function reads"
 
     def end(self, result: Any) -> Any:
@@ -112,6 +115,11 @@ class Observer(Callees):
             return None
         if op == _WARNS:
             self._guarded(self._warns)
+            return None
+        if op == _TOUCHES:
+            if code not in self._touching:
+                self._touching.add(code)
+                self._guarded(self._settings_of, code, operands[0])
             return None
         self._place = code, at
         try:

@@ -1,14 +1,20 @@
 """mt.function: settings of the framework's own that are made between two calls, or around one; copies of tensors."""
 
 import contextlib
+import os
 
 import pytest
 from function_rows import Rows
 
 import minitensor as mt
-from minitensor import nn
+import minitensor.compat.v1 as tf
+import minitensor.multiprocessing as mp
+from minitensor import distributed as dist
+from minitensor import hub, nn
 from minitensor.nn.utils import parametrize
 from minitensor.utils import _pytree as pytree
+from minitensor.utils import checkpoint
+from minitensor.utils.data import get_worker_info, worker
 
 row = Rows()
 OPEN = contextlib.ExitStack()
@@ -101,6 +107,173 @@ def hooks_for_saved_tensors_around_gradients_that_are_taken_inside():
     w = mt.ones(3, requires_grad=True)
     change = entered_and_left(lambda: mt.autograd.graph.saved_tensors_hooks(lambda t: t * 2, lambda t: t))
     return lambda x: mt.autograd.grad((w * x).sin().sum(), w)[0], change
+
+
+def toggled(one, other):
+    """Does the one thing, the next time the other, which is done at the end in any case."""
+    OPEN.close()
+    done = []
+    OPEN.callback(other)
+
+    def change():
+        done.append(len(done) % 2)
+        (other if done[-1] else one)()
+
+    return change
+
+
+@row
+def hooks_for_saved_tensors_that_are_forbidden():
+    def fn(x):
+        try:
+            with mt.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t):
+                return x * 2
+        except RuntimeError:
+            return x * 3
+
+    return fn, entered_and_left(lambda: mt.autograd.graph.disable_saved_tensors_hooks("not here"))
+
+
+@row
+def a_class_that_is_registered_as_a_container_of_what_is_mapped():
+    class Pair:
+        def __init__(self, part):
+            self.part = part
+
+    pair, registered = Pair(mt.ones(2, 3)), []
+
+    def change():
+        if not registered:
+            pytree.register_pytree_node(Pair, lambda p: ([p.part], None), lambda parts, _: Pair(*parts))
+            registered.append(True)
+
+    def fn(x):
+        try:
+            return mt.vmap(lambda p, y: p.part + y, (0, None))(pair, x)
+        except ValueError:
+            return x
+
+    return fn, change
+
+
+@row
+def a_default_group():
+    def join():
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+
+    def leave():
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+    return lambda x: x * (dist.get_world_size() + 5 if dist.is_initialized() else 3), toggled(join, leave)
+
+
+@row
+def a_level_of_messages_about_groups():
+    def level(wanted):
+        return lambda: dist.set_debug_level(wanted)
+
+    change = toggled(level(dist.DebugLevel.INFO), level(dist.DebugLevel.OFF))
+    return lambda x: x * (dist.get_debug_level().value + 2), change
+
+
+@row
+def an_environment_variable_that_the_framework_reads():
+    def fn(x):
+        return x * (dist.get_node_local_rank(fallback_rank=1) + 2)
+
+    return fn, toggled(lambda: os.environ.update(LOCAL_RANK="3"), lambda: os.environ.pop("LOCAL_RANK", None))
+
+
+@row
+def a_folder_of_models():
+    change = toggled(lambda: hub.set_dir("there"), lambda: setattr(hub, "_folder", None))
+    return lambda x: x * len(hub.get_dir()), change
+
+
+@row
+def a_way_of_sharing_memory():
+    def strategy(name):
+        return lambda: mp.set_sharing_strategy(name)
+
+    change = toggled(strategy("file_system"), strategy("file_descriptor"))
+    return lambda x: x * len(mp.get_sharing_strategy()), change
+
+
+@row
+def an_implementation_of_attention():
+    class Handle:
+        def remove(self):
+            pass
+
+    nn.attention.register_flash_attention_impl("another", register_fn=Handle)
+    change = toggled(
+        lambda: nn.attention.activate_flash_attention_impl("another"),
+        lambda: nn.attention.restore_flash_attention_impl(_raise_warn=False),
+    )
+    return lambda x: x * 2 if nn.attention.current_flash_attention_impl() else x * 3, change
+
+
+@row
+def the_device_whose_random_numbers_checkpoints_keep():
+    def device(name):
+        return lambda: checkpoint.DefaultDeviceType.set_device_type(name)
+
+    change = toggled(device("meta"), device("cuda"))
+    return lambda x: x * 2 if checkpoint.DefaultDeviceType.get_device_type() == "meta" else x, change
+
+
+@row
+def a_fusion_that_is_asked_for():
+    change = toggled(lambda: mt.jit.enable_onednn_fusion(True), lambda: mt.jit.enable_onednn_fusion(False))
+    return lambda x: x * 2 if mt.jit.onednn_fusion_enabled() else x * 3, change
+
+
+@row
+def a_program_that_is_exported():
+    return lambda x: x * 2 if mt.compiler.is_exporting() else x * 3, entered_and_left(mt.compiler.exporting)
+
+
+@row
+def a_default_graph():
+    graph = tf.Graph()
+    return lambda x: x * 2 if tf.get_default_graph() is graph else x * 3, entered_and_left(graph.as_default)
+
+
+@row
+def a_default_session():
+    session = tf.Session(graph=tf.Graph())
+    return lambda x: x * 2 if tf.get_default_session() is session else x * 3, entered_and_left(session.as_default)
+
+
+@row
+def a_level_of_messages_about_graphs():
+    change = toggled(lambda: tf.logging.set_verbosity(50), lambda: tf.logging.set_verbosity(tf.logging.WARN))
+    return lambda x: x * tf.logging.get_verbosity(), change
+
+
+@row
+def an_option_of_the_command_line():
+    flags = type(tf.app.flags.FLAGS)()
+    flags._define("width", 3, int, None)
+    flags(["program"])
+    return lambda x: x * flags.width, lambda: setattr(flags, "width", flags.width + 1)
+
+
+@row
+def classes_that_files_may_hold():
+    class Known:
+        pass
+
+    change = toggled(lambda: mt.serialization.add_safe_globals([Known]), mt.serialization.clear_safe_globals)
+    return lambda x: x * (len(mt.serialization.get_safe_globals()) + 2), change
+
+
+@row
+def the_worker_that_this_process_is():
+    info = worker.WorkerInfo(0, 1, 0, None)
+    change = toggled(lambda: worker._info.append(info), worker._info.clear)
+    return lambda x: x * 2 if get_worker_info() is None else x * 3, change
 
 
 @row

@@ -25,6 +25,7 @@ enum CodeKind { kUser, kInternal, kLibrary, kImport };
 struct CodeFacts {
     CodeKind kind = kUser;
     uint64_t watched = 0;  // the events that it gives, see `events`
+    enum : uint8_t { kUnknown, kNone, kSome } settings = kUnknown;  // of ours, that it names
     std::unique_ptr<CodeStep[]> steps;  // of each code unit
     size_t count = 0;
 };
@@ -33,6 +34,7 @@ struct Observation {
     PyObject* handler = nullptr;  // called with (opcode, argument, code, instruction, operands)
     PyObject* steps = nullptr;    // called with code
     PyObject* module_type = nullptr;
+    PyObject* settings = nullptr;  // names of the framework's settings
     PyObject* made = nullptr;  // a list of dicts that the collector doesn't know, and that are new
     PyThreadState* thread = nullptr;
     Frame* base = nullptr;    // from which the program was called

@@ -181,6 +181,23 @@ bool is_imported(Observation& o, Frame* frame) {
     return false;
 }
 
+namespace {
+
+// Whether code of the framework's, which is not seen to run, may read or write one of its settings.
+bool names_settings(Observation& o, PyCodeObject* code) {
+    CodeFacts* facts = facts_of(code);
+    if (!facts) return true;
+    if (facts->settings == CodeFacts::kUnknown) {
+        facts->settings = CodeFacts::kNone;
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(code->co_names); ++i)
+            if (PySet_Contains(o.settings, PyTuple_GET_ITEM(code->co_names, i)) == 1)
+                facts->settings = CodeFacts::kSome;
+    }
+    return facts->settings == CodeFacts::kSome;
+}
+
+}  // namespace
+
 Tracing at_call(Observation& o, Frame* frame) {
     PyCodeObject* code = code_of(frame);
     const CodeKind kind = kind_of(code);
@@ -200,6 +217,8 @@ Tracing at_call(Observation& o, Frame* frame) {
                 !tell(o, -2, 0, code, 0, PyTuple_Pack(1, argument)))
                 return Tracing::Failed;
         }
+        if (names_settings(o, code) && !tell(o, -4, 0, code, 0, PyTuple_Pack(1, frame->f_globals)))
+            return Tracing::Failed;
         return Tracing::None;
     }
     if (code->co_flags & CO_VARKEYWORDS) {  // a dict that the call made
@@ -228,6 +247,7 @@ void end() {
     Py_XDECREF(o->steps);
     Py_XDECREF(o->module_type);
     Py_XDECREF(o->made);
+    Py_XDECREF(o->settings);
     delete o;
 }
 
@@ -242,9 +262,9 @@ bool strings_from(PyObject* list, std::vector<std::string>& into) {
 }
 
 PyObject* begin_observing(PyObject*, PyObject* args) {
-    PyObject *handler, *steps, *module_type, *made, *libraries, *internals;
-    if (!PyArg_ParseTuple(args, "OOOO!O!O!:begin_observing", &handler, &steps, &module_type, &PyList_Type, &made,
-                          &PyTuple_Type, &libraries, &PyTuple_Type, &internals))
+    PyObject *handler, *steps, *module_type, *made, *libraries, *internals, *settings;
+    if (!PyArg_ParseTuple(args, "OOOO!O!O!O!:begin_observing", &handler, &steps, &module_type, &PyList_Type, &made,
+                          &PyTuple_Type, &libraries, &PyTuple_Type, &internals, &PyFrozenSet_Type, &settings))
         return nullptr;
     PyThreadState* thread = PyThreadState_Get();
     // A debugger's function, or one of sys.monitoring's, gives no events.
@@ -258,10 +278,12 @@ PyObject* begin_observing(PyObject*, PyObject* args) {
     o->steps = Py_NewRef(steps);
     o->module_type = Py_NewRef(module_type);
     o->made = Py_NewRef(made);
+    o->settings = Py_NewRef(settings);
     observation = o;
     if (start_events()) Py_RETURN_TRUE;
     observation = nullptr;
     Py_XDECREF(o->handler), Py_XDECREF(o->steps), Py_XDECREF(o->module_type), Py_XDECREF(o->made);
+    Py_XDECREF(o->settings);
     delete o;
     Py_RETURN_FALSE;
 }
@@ -385,9 +407,10 @@ PyMethodDef observer_functions[] = {
      "generic_attributes(type): whether reading an attribute looks at its class and its own dict, and at nothing "
      "else."},
     {"begin_observing", method<begin_observing>(), METH_VARARGS,
-     "begin_observing(handler, steps, module_type, made, libraries, internals): has `handler(opcode, argument, code, "
-     "instruction, operands)` called before those instructions of this thread's frames that `steps(code)` says. False "
-     "if it can't be."},
+     "begin_observing(handler, steps, module_type, made, libraries, internals, settings): has `handler(opcode, "
+     "argument, code, instruction, operands)` called before those instructions of this thread's frames that "
+     "`steps(code)` says, and "
+     "where code of ours begins that names one of `settings`. False if it can't be."},
     {"observed", method<observed>(), METH_VARARGS,
      "observed(observer, function, args, kwargs): the function's result, and what `observer.end` gives for it; its "
      "`begin` is called before."},
