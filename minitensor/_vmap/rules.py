@@ -214,11 +214,6 @@ def _unsqueeze(row: Row, operands: list[Any], flags: list[bool], params: list[An
 
 def _permute(row: Row, operands: list[Any], flags: list[bool], params: list[Any], size: int) -> Results:
     (x,), (dims,) = operands, params
-    if len(dims) != x.ndim - 1:
-        raise RuntimeError(
-            "permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired "
-            f"ordering of dimensions i.e. input.dim() = {x.ndim - 1} is not equal to len(dims) = {len(dims)}"
-        )
     return _mapped((x.permute((0, *(_shifted(d, x.ndim - 1) for d in dims))),))
 
 

@@ -345,9 +345,9 @@ def _conjugate_transpose(self: Any) -> Any:
             f"tensor.H is only supported on matrices (2-D tensors). Got {self.ndim}-D tensor."
             + (" For batches of matrices, consider using tensor.mH" if self.ndim > 2 else "")
         )
-    return shape.adjoint(self)
+    return shape.conjugate_transpose(self, "H")
 
 
 _C.add_method("H", property(_conjugate_transpose))
-_C.add_method("mH", property(lambda self: shape.adjoint(self), doc="`adjoint()`."))
+_C.add_method("mH", property(lambda self: shape.conjugate_transpose(self, "mH"), doc="`adjoint()`."))
 _C.add_method("layout", property(lambda self: strided, doc="How elements are kept: `strided`."))

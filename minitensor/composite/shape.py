@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from minitensor import _C
+from minitensor._warning import warn
 from minitensor.composite.dims import is_int, normal_dim, product, sizes_of, type_name
 from minitensor.composite.registry import composite
 from minitensor.ops import movement
@@ -153,8 +154,15 @@ def t(input: Any) -> Tensor:
 @composite()
 def adjoint(input: Any) -> Tensor:
     """The last two dimensions swapped, and complex numbers conjugated."""
+    return conjugate_transpose(input, "adjoint()")
+
+
+def conjugate_transpose(input: Any, name: str) -> Any:
+    """`adjoint`, under the name that warnings and errors give it."""
+    if input.ndim == 0:
+        warn(f"{'' if name.endswith(')') else 'Tensor.'}{name} is deprecated on 0-D tensors. Consider using x.conj().")
     if input.ndim == 1:
-        raise RuntimeError("tensor.mH is only supported on matrices or batches of matrices. Got 1-D tensor.")
+        raise RuntimeError(f"tensor.{name} is only supported on matrices or batches of matrices. Got 1-D tensor.")
     swapped = movement.transpose(input, -2, -1) if input.ndim else movement.alias(input)
     return swapped.conj() if input.is_complex() else swapped
 

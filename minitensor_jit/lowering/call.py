@@ -62,13 +62,13 @@ class RecordedCall:
     """The dtype that operands of elementwise ops are converted to."""
     node: int
     """The node's place in the trace."""
-    dtypes: frozenset[str] = frozenset()
+    dtypes: frozenset[str]
     """The types of its operands and results, and of the arithmetic."""
-    shapes: Sequence[tuple[int, ...] | None] = ()
+    shapes: Sequence[tuple[int, ...] | None]
     """Those of the operands that are tensors; None for others."""
-    default_dtype: str = "f32"
+    default_dtype: str
     """As it was at the call."""
-    rounds_products: bool = False
+    rounds_products: bool
     """Whether products of float32 might be rounded then."""
 
     def in_loop_dtypes(self) -> RecordedCall:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
@@ -42,14 +42,14 @@ class LoweredCluster:
     module: Module
     parameters: list[tuple[Value | StreamPosition | SizeArgument, str]]
     """For each: the argument's value in the cluster's graph, and its type; a number is converted to it."""
-    checks: list[BoundsCheck] = field(default_factory=list)
-    reports_errors: bool = False
+    checks: list[BoundsCheck]
+    reports_errors: bool
     """Whether the last result is a pred: whether an op inside raises an error."""
-    numbers: tuple[int, ...] = ()
+    numbers: tuple[int, ...]
     """The places of parameters that are numbers, which whoever launches knows."""
-    fallible: bool = False
+    fallible: bool
     """Whether an op inside can raise an error, in whichever way."""
-    rounds_products: bool = False
+    rounds_products: bool
     """Whether products of float32 that don't ask for the highest precision may be rounded, on a GPU that can."""
 
 

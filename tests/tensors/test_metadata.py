@@ -1,6 +1,8 @@
 """What a tensor is: sizes, devices, orders; settings and constructors that scripts bring along."""
 
 import math
+import re
+import warnings
 
 import numpy as np
 import pytest
@@ -216,3 +218,56 @@ def test_deprecated_shapes():
 def test_the_inverse_of_a_slice():
     x = mt.arange(6.0)
     assert mt.slice_inverse(x[1:5:2], x, 0, 1, 5, 2).tolist() == x.tolist()
+
+
+TRANSPOSED = {
+    "T": {1: r"use of `x\.T` on tensors of dimension other than 2", 0: r"^Tensor\.T is deprecated on 0-D tensors"},
+    "mT": {0: r"^Tensor\.mT is deprecated on 0-D tensors"},
+    "H": {0: r"^Tensor\.H is deprecated on 0-D tensors\. Consider using x\.conj\(\)"},
+    "mH": {0: r"^Tensor\.mH is deprecated on 0-D tensors\. Consider using x\.conj\(\)"},
+    "adjoint": {0: r"^adjoint\(\) is deprecated on 0-D tensors\. Consider using x\.conj\(\)"},
+}
+TRANSPOSED["T"] |= {3: TRANSPOSED["T"][1], 4: TRANSPOSED["T"][1]}
+REFUSED = {
+    "mT": {1: r"^tensor\.mT is only supported on matrices or batches of matrices\. Got 1-D"},
+    "H": {
+        1: r"^tensor\.H is only supported on matrices \(2-D tensors\)\. Got 1-D",
+        3: r"Got 3-D tensor\. For batches of matrices, consider using tensor\.mH",
+        4: r"Got 4-D tensor\. For batches of matrices, consider using tensor\.mH",
+    },
+    "mH": {1: r"^tensor\.mH is only supported on matrices or batches of matrices\. Got 1-D"},
+    "adjoint": {1: r"^tensor\.adjoint\(\) is only supported on matrices or batches of matrices\. Got 1-D"},
+}
+
+
+@pytest.mark.parametrize("package", ["minitensor", "torch"])
+@pytest.mark.parametrize("rank", range(5))
+@pytest.mark.parametrize("name", TRANSPOSED)
+def test_transposes_of_every_rank(package, rank, name):
+    """Which ones warn, which ones are refused, and what the others give: NumPy's."""
+    lib = pytest.importorskip(package)
+    values = (np.arange(math.factorial(rank + 1)) * (1 + 2j)).reshape(tuple(range(2, rank + 2))).astype(np.complex64)
+    x = lib.from_numpy(values)
+    always = lib is not mt and not lib.is_warn_always_enabled()
+    if always:
+        lib.set_warn_always(True)
+    try:
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            if rank in REFUSED.get(name, {}):
+                with pytest.raises(RuntimeError, match=REFUSED[name][rank]):
+                    _ = lib.adjoint(x) if name == "adjoint" else getattr(x, name)
+                made = None
+            else:
+                made = x.adjoint() if name == "adjoint" else getattr(x, name)
+    finally:
+        if always:
+            lib.set_warn_always(False)
+    expected = TRANSPOSED[name].get(rank)
+    assert len(warned) == (expected is not None)
+    if expected is not None:
+        assert warned[0].category is UserWarning
+        assert re.search(expected, str(warned[0].message))
+    if made is not None:
+        swapped = values.T if name == "T" or rank < 2 else values.swapaxes(-2, -1)
+        assert np.array_equal(np.array(made.tolist()), swapped if name in ("T", "mT") else swapped.conj())

@@ -424,3 +424,35 @@ def test_what_no_call_can_be_made_of():
             call(mt.add, (), (X,), [("other", 1)])
     assert (sub() + 1).tolist() == [2.0, 3.0]
     assert type(sub() + 1) is Sub
+
+
+class _PassesOn(TorchFunctionMode):
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("view", lambda held, x: held(x, 2, 3)), ("is_contiguous", lambda held, x: held(x)),
+        ("__len__", lambda held, x: held(x)), ("shape", lambda held, x: held.__get__(x)),
+        ("requires_grad", lambda held, x: held.__set__(x, True)),
+    ],
+)  # fmt: skip
+def test_what_was_taken_from_the_class_is_unknown_to_modes(name, call):
+    """A mode is told a function by its name: there is none for what the class had before."""
+    x = mt.arange(6.0)
+    held = mt.Tensor.__dict__[name]
+    with _PassesOn():
+        before = call(held, x)
+    x = mt.arange(6.0)
+    delattr(mt.Tensor, name)
+    try:
+        with pytest.raises(RuntimeError, match=f"Tensor has no attribute '{name}'"), _PassesOn():
+            call(held, x)
+    finally:
+        setattr(mt.Tensor, name, held)
+    assert not x.requires_grad
+    with _PassesOn():
+        after = call(held, x)
+    assert repr(after) == repr(before)

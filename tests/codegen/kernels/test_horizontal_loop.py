@@ -175,8 +175,8 @@ def test_little_more_memory_waits_than_a_cache_holds(monkeypatch):
     assert peak_bytes(merged.entry) <= peak_bytes(plain.entry) + (8 << 10)
     passes = [HorizontalLoopFusion()]
     PassManager(passes).run(plain)
-    reasons = [decision.reason for *_, decision in passes[0].decisions]
-    assert reasons == ["9216 bytes would wait for the last of them"]
+    reasons = [(decision.reason, decision.nbytes) for *_, decision in passes[0].decisions]
+    assert reasons == [("9216 bytes would wait for the last of them", 0)]  # and costs no traffic
 
 
 def test_every_refusal_has_its_reason():

@@ -7,11 +7,12 @@ import pytest
 
 import minitensor as mt
 from minitensor_jit.errors import DumpError
-from minitensor_jit.inspect.report_page.data import _timeline
+from minitensor_jit.inspect import run_record
+from minitensor_jit.inspect.report_page.data import _timeline, data_of
 from minitensor_jit.inspect.report_page.packing import NotAReportError, module_text, read_report
 from minitensor_jit.inspect.report_page.table import Table
 from minitensor_jit.inspect.run_events import RunEvents
-from minitensor_jit.inspect.run_record import recording
+from minitensor_jit.inspect.run_record import RunRecord, recording
 from minitensor_jit.ir.text.parser import parse_module
 from minitensor_jit.ir.verifier import check
 from minitensor_jit.tools import report, run_hlo_module
@@ -239,3 +240,24 @@ def test_an_event_without_a_place_in_the_program_has_no_line():
     assert [row[5:8] for row in found["first"]] == [[-1, 0, 64], [0, 12, 8]]
     assert [row[2:4] for row in found["first"]] == [[1.0, 2.0], [3.0, 1.0]]
     assert files.values == ["a.py"]
+
+
+def test_a_record_ends_once_and_notes_nothing_after(monkeypatch):
+    """Its time is that from its beginning to its first end, and its memory is watched until then."""
+    clock = SimpleNamespace(now=100.0, monotonic=lambda: clock.now)
+    record = RunRecord(began=clock.now)
+    monkeypatch.setattr(run_record, "time", clock)
+    assert record.ended == 0
+    record.start()
+    watching = record.memory._thread
+    assert watching.is_alive()
+    clock.now = 107.5
+    record.stop()
+    assert (record.began, record.ended) == (100.0, 107.5)
+    assert not watching.is_alive()
+    samples = len(record.memory.samples)
+    clock.now = 120.0
+    record.stop()
+    assert record.ended == 107.5
+    assert len(record.memory.samples) == samples
+    assert data_of(record, "")[0]["seconds"] == 7.5
