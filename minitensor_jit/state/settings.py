@@ -2,7 +2,8 @@
 
 These frames are not seen to run. But their code has the names of what it reads and writes: where code begins that has
 the name of a setting, the setting is noted. A setting that is not in `SETTINGS` would be read once, when a function is
-recorded.
+recorded. So `tests/project/test_changed_state.py` finds everything in both packages that a function changes, and
+wants it here or among the caches and registries that it lists, each with a reason.
 """
 
 from __future__ import annotations
@@ -18,16 +19,18 @@ from typing import Any
 __all__ = ["NAMES", "SETTINGS", "named_by", "parts_of", "value_of"]
 
 SETTINGS: dict[str, tuple[str, ...]] = {
+    "minitensor._tensor.printing": ("_options",),
     "minitensor.autograd.forward_ad": ("_LEVELS",),
     "minitensor.autograd.grad_mode": ("set_multithreading_enabled._wanted",),
     "minitensor.autograd.graph": ("_DISABLED",),
     "minitensor.backends.cudnn": ("enabled", "benchmark", "benchmark_limit", "deterministic", "allow_tf32"),
     "minitensor.backends.mkldnn": ("enabled", "deterministic"),
+    "minitensor.backends.opt_einsum": ("enabled", "strategy"),
     "minitensor.compat.v1.framework.graph": ("_default", "_stack"),
     "minitensor.compat.v1.logging": ("_logger",),
     "minitensor.compiler": ("_default", "_exports"),
     "minitensor.distributed.groups.options": ("_level",),
-    "minitensor.distributed.groups.world": ("_world",),
+    "minitensor.distributed.groups.world": ("_world", "default_pg_timeout"),
     "minitensor.distributed.rendezvous": ("_handlers",),
     "minitensor.distributions.constraint_registry": ("biject_to._registry", "transform_to._registry"),
     "minitensor.distributions.distribution": ("Distribution._validate_args",),
