@@ -180,6 +180,8 @@ GradNode& node_of(PyObject* node);
 PyObject* results_to_python(const Call& call, Ref<Tensor>* results);
 // The type of a tuple of named results, shown as PyTorch shows it; one for each name and fields.
 PyObject* result_type_named(const std::string& name, const std::vector<std::string>& fields);
+// Has these types say that they are of the package that is shown.
+void show_places_of_result_types();
 // What the schema says after "->" as such a type; null if that is nothing.
 PyObject* result_type_of(const OpDef& op);
 // Runs the call with its results in `out`, and returns that.

@@ -49,7 +49,7 @@ def _script(path: str) -> tuple[CodeType, ModuleType]:
     module.__spec__ = None
     module.__builtins__ = builtins  # type: ignore[attr-defined]
     _look_in(os.path.dirname(os.path.abspath(path)))
-    return compile(source, path, "exec"), module
+    return compile(source, path, "exec", dont_inherit=True), module  # not the futures of this file
 
 
 def _module(name: str) -> tuple[CodeType, ModuleType]:

@@ -10,8 +10,9 @@ import math
 from typing import Any, ClassVar
 
 from minitensor import special
+from minitensor._C import bool as bool_
 from minitensor._C import float64
-from minitensor._functions.offered import arange, cos, empty_like, rand, where
+from minitensor._functions.offered import cos, empty, rand, where, zeros
 from minitensor.autograd import no_grad
 from minitensor.distributions import constraints
 from minitensor.distributions.distribution import Distribution
@@ -43,22 +44,22 @@ class VonMises(Distribution):
 
     def sample(self, sample_shape: Any = ()) -> Any:
         """By rejection from a wrapped Cauchy distribution, in float64."""
-        shape = tuple(self._extended_shape(sample_shape))
+        shape = self._extended_shape(sample_shape)
         with no_grad():
-            loc, k = self.loc.double().expand(shape).reshape(-1), self.concentration.double().expand(shape).reshape(-1)
+            loc, k = self.loc.double(), self.concentration.double()
             r = _envelope(k)
-            angles = empty_like(k)
-            wanted = arange(k.numel(), device=k.device)
-            while wanted.numel():
-                u = rand((3, wanted.numel()), dtype=float64, device=k.device)
+            angles = empty(shape, dtype=float64, device=k.device)
+            done = zeros(shape, dtype=bool_, device=k.device)
+            # What is done is drawn again with the rest, and replaced: so PyTorch's numbers come from the same seeds.
+            while not done.all():
+                u = rand((3, *shape), dtype=float64, device=k.device)
                 z = cos(math.pi * u[0])
-                f = (1 + r[wanted] * z) / (r[wanted] + z)
-                c = k[wanted] * (r[wanted] - f)
+                f = (1 + r * z) / (r + z)
+                c = k * (r - f)
                 taken = (c * (2 - c) > u[1]) | ((c / u[1]).log() + 1 - c >= 0)
-                found = (u[2] - 0.5).sign() * f.clamp(min=-1, max=1).acos()
-                angles[wanted[taken]] = found[taken]
-                wanted = wanted[~taken]
-            return ((angles + math.pi + loc) % (2 * math.pi) - math.pi).reshape(shape).to(self.loc.dtype)
+                angles = where(taken, (u[2] - 0.5).sign() * f.clamp(min=-1, max=1).acos(), angles)
+                done = done | taken
+            return ((angles + math.pi + loc) % (2 * math.pi) - math.pi).to(self.loc.dtype)
 
     @property
     def mean(self) -> Any:

@@ -151,7 +151,7 @@ def generate(graph: Graph, root: str = "self") -> PythonCode:
     names = _Globals({package(): minitensor})
     last = _last_uses(graph)
     parameters, body = [root], []
-    result = "None"
+    result, returned = "None", ""
     for node in graph.nodes:
         if node.op == "placeholder":
             default = f" = {_argument(node.args[0], names)}" if node.args else ""
@@ -162,6 +162,7 @@ def generate(graph: Graph, root: str = "self") -> PythonCode:
             continue
         if node.op == "output":
             result = _argument(node.args[0], names)
+            returned = _annotation(node.type, names).replace(" : ", " -> ", 1)
             continue
         name = getattr(node.target, "__name__", "")
         if node.op == "call_function" and name in INPLACE and getattr(operator, name) is node.target:
@@ -172,4 +173,4 @@ def generate(graph: Graph, root: str = "self") -> PythonCode:
         dead = [n.name for n in last.get(node, [])] + ([] if node.users else [node.name])
         body.append(line + (f";  {' = '.join(dead)} = None" if dead else ""))
     lines = "\n".join(f"    {line}" for line in [*body, f"return {result}"])
-    return PythonCode(f"\n\n\ndef forward({', '.join(parameters)}):\n{lines}\n    ", dict(names))
+    return PythonCode(f"\n\n\ndef forward({', '.join(parameters)}){returned}:\n{lines}\n    ", dict(names))

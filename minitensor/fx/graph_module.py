@@ -75,7 +75,7 @@ class GraphModule(nn.Module):
         self._code = made.src
         file = f"<minitensor fx {next(_numbers)}>"
         space = dict(made.globals)
-        exec(compile(made.src, file, "exec"), space)
+        exec(compile(made.src, file, "exec", dont_inherit=True), space)
         linecache.cache[file] = (len(made.src), None, made.src.splitlines(keepends=True), file)
         type(self).forward = space["forward"]  # type: ignore[method-assign]
         return made
@@ -162,7 +162,7 @@ def _rebuild(name: str, code: PythonCode, parts: dict[str, Any]) -> GraphModule:
             return True
 
     space = {"minitensor": minitensor, "torch": minitensor, **code.globals}
-    exec(code.src, space)
+    exec(compile(code.src, "<graph>", "exec", dont_inherit=True), space)
     holder = type("Traced", (nn.Module,), {"forward": space["forward"]})()
     holder.__dict__.update(parts)
     return GraphModule(holder, Leaves().trace(holder), name)

@@ -56,6 +56,14 @@ def _leaf(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def _is_plain(function: Any) -> bool:
+    """Whether PyTorch traces the function itself, and not a wrapper that takes a list: so it has its annotations."""
+    code = getattr(function, "__code__", None)
+    return code is not None and not (
+        code.co_kwonlyargcount or code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
+    )
+
+
 class Tracer(TracerBase):
     """Traces modules and functions. Subclasses say which modules are leaves, and how arguments become nodes."""
 
@@ -119,7 +127,8 @@ class Tracer(TracerBase):
         args, kwargs = self._inputs(function, is_module, concrete_args or {})
         with self._patched(function):
             result = function(*((root,) if is_module else ()), *args, **kwargs)
-        self.create_node("output", "output", (self.create_arg(result),), {})
+        kind = function.__annotations__.get("return") if _is_plain(function) else None
+        self.create_node("output", "output", (self.create_arg(result),), {}, type_expr=kind)
         return self.graph
 
     def _inputs(self, function: Any, is_module: bool, concrete: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:

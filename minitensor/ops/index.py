@@ -162,7 +162,7 @@ def _nll_mean_backward_lower(b: Any, g: Any, t: Any, classes: int, ignore_index:
 nll_loss_mean = index(
     "nll_loss_mean(Tensor input, Tensor target, int ignore_index=-100)",
     "The mean of -input[n, target[n]] over the rows whose target is not ignore_index; NaN if there are none.",
-    autocast=("float32", "float32"), lower=_nll_mean_lower, function=False, method=False,
+    autocast=("float32", "float32"), lower=_nll_mean_lower, function=False, method=False, grad_fn="NllLossBackward0",
     vjp=lambda g, _out, _x, t, ignored: (nll_loss_mean_backward(g, t, _x.shape[1], ignored), None),
 )  # fmt: skip
 nll_loss_mean_backward: Op = index(

@@ -245,13 +245,13 @@ std = reduction(
 norm1 = reduction(
     f"norm1({_ARGS}, *, dtype? dtype=None)",
     "The sum of the magnitudes.",
-    lower=_norm1_lower, function=False, method=False,
+    lower=_norm1_lower, function=False, method=False, grad_fn="LinalgVectorNormBackward0",
     vjp=lambda g, _out, x, dim, keepdim, dtype: _spread(g, x, dim, keepdim) * x.sign(),
 )  # fmt: skip
 norm2 = reduction(
     f"norm2({_ARGS}, *, dtype? dtype=None)",
     "The square root of the sum of the squares.",
-    lower=_norm2_lower, vjp=_norm2_vjp, function=False, method=False,
+    lower=_norm2_lower, vjp=_norm2_vjp, function=False, method=False, grad_fn="LinalgVectorNormBackward0",
 )  # fmt: skip
 
 

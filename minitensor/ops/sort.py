@@ -53,14 +53,14 @@ mode = index(
     vjp=lambda g, places, _x, dim, keepdim: selected_vjp(g, places, _x, dim, keepdim),
 )
 median_dim = index(
-    f"median_dim(Tensor input, int dim, bool keepdim=False) {_NAMES}",
+    "median_dim(Tensor input, int dim, bool keepdim=False) -> median(Tensor values, Tensor indices)",
     "The lower of the middle elements along dim, or NaN if there is one, and where it stood.",
     raises=False,
     vjp=lambda g, places, _x, dim, keepdim: selected_vjp(g, places, _x, dim, keepdim), method=False, function=False,
     grad_fn="MedianBackward1",
 )  # fmt: skip
 nanmedian_dim = index(
-    f"nanmedian_dim(Tensor input, int dim, bool keepdim=False) {_NAMES}",
+    "nanmedian_dim(Tensor input, int dim, bool keepdim=False) -> nanmedian(Tensor values, Tensor indices)",
     "The lower of the middle elements along dim that are not NaN, and where it stood.",
     raises=False,
     vjp=lambda g, places, _x, dim, keepdim: selected_vjp(g, places, _x, dim, keepdim), method=False, function=False,

@@ -195,7 +195,7 @@ class CompilationUnit:
         space: dict[str, Any] = {"torch": minitensor, "__name__": "__torch__"}
         space.update((name, getattr(typing, name)) for name in ("Any", "Dict", "List", "Optional", "Tuple", "Union"))
         space.update(Tensor=minitensor.Tensor, **self._functions)
-        exec(compile(textwrap.dedent(lang), "<CompilationUnit>", "exec"), space)
+        exec(compile(textwrap.dedent(lang), "<CompilationUnit>", "exec", dont_inherit=True), space)
         for name, value in space.items():
             if isinstance(value, types.FunctionType) and value.__globals__ is space:
                 self._functions[name] = ScriptFunction(value)

@@ -203,3 +203,18 @@ def test_modules_of_single_distributions():
         theirs = importlib.import_module(f"torch.distributions.{module.name}")
         ours = importlib.import_module(f"minitensor.distributions.{module.name}")
         assert [n for n in theirs.__all__ if not hasattr(ours, n)] == [], module.name
+
+
+def test_von_mises_draws_pytorchs_numbers():
+    found = []
+    mt.random.use("torch")
+    try:
+        for package in (mt, torch):
+            package.manual_seed(0)
+            for loc, concentration, shape in [(0.0, 1.0, (4,)), ([0.0, 1.0], [0.2, 5.0], (3,)), (1.0, 30.0, ())]:
+                made = package.distributions.VonMises(package.tensor(loc), package.tensor(concentration))
+                found += [made.sample(shape).numpy(), package.rand(2).numpy()]
+    finally:
+        mt.random.use("philox")
+    for ours, theirs in zip(found[:6], found[6:], strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6)

@@ -373,3 +373,33 @@ def test_layouts_and_memory_formats_have_pytorchs_names(tmp_path):
         "torch.strided torch.channels_last tensor(indices=tensor([[0, 1]]),\n       values=tensor([1., 1.]),\n"
         "       size=(2,), nnz=2, layout=torch.sparse_coo)\n"
     )
+
+
+ANNOTATED = """
+import dataclasses
+import torch
+
+def scaled(x: torch.Tensor, *, by: float = 2.0) -> torch.Tensor:
+    return x * by
+
+@dataclasses.dataclass
+class Settings:
+    rate: float = 0.1
+
+print(scaled.__annotations__["by"], Settings.__dataclass_fields__["rate"].type)
+graph = torch.fx.symbolic_trace(scaled)
+print(graph.code.strip().splitlines()[0], graph.forward.__annotations__["by"], graph(torch.ones(1)).item())
+unit = torch.jit.CompilationUnit("def double(x: float):\\n    return 2 * x")
+print(unit.double.__annotations__)
+"""
+
+
+def test_annotations_of_a_script_are_its_own(tmp_path):
+    # They are texts only where the script itself asks for that.
+    assert aliased(tmp_path, ANNOTATED).stdout.splitlines() == [
+        "<class 'float'> <class 'float'>",
+        "def forward(self, x : torch.Tensor, by : float = 2.0): <class 'float'> 2.0",
+        "{'x': <class 'float'>}",
+    ]
+    asking = "from __future__ import annotations\n" + ANNOTATED.partition("graph =")[0]
+    assert aliased(tmp_path, asking).stdout == "float float\n"

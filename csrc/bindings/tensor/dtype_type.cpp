@@ -24,6 +24,7 @@ PyObject* py_set_shown_package(PyObject*, PyObject* name) {
     if (!text) return nullptr;
     return guarded([&] {
         std::string before = std::exchange(shown_package, text);
+        show_places_of_result_types();
         return PyUnicode_FromString(before.c_str());
     });
 }
@@ -181,9 +182,10 @@ PyMethodDef dtype_functions[] = {
      "type_name(dtype)\n--\n\nPyTorch's name of a dtype in its messages: Float, Long, Byte."},
     {"asks_for_float8", method<py_asks_for_float8>(), METH_NOARGS,
      "Whether calls look for floats of eight bits, which takes some nanoseconds: from their first use on."},
-    {"shown_package", method<py_shown_package>(), METH_NOARGS, "The package that dtypes and sizes are shown as."},
+    {"shown_package", method<py_shown_package>(), METH_NOARGS,
+     "The package that dtypes, sizes and named results are shown as."},
     {"set_shown_package", method<py_set_shown_package>(), METH_O,
-     "set_shown_package(name): dtypes and sizes are shown as that package's; the name before."},
+     "set_shown_package(name): dtypes, sizes and named results are shown as that package's; the name before."},
     {}};
 
 }  // namespace

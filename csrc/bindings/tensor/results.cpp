@@ -1,9 +1,11 @@
 // Results on their way to Python: named tuples of several, and the `out=` form.
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 
 #include "bindings/py.h"
+#include "bindings/tensor/type_objects.h"
 #include "dispatch/out.h"
 #include "dispatch/thread_local_state.h"
 
@@ -14,6 +16,7 @@ namespace {
 struct ResultType {
     PyObject* type;
     std::vector<std::string> fields;
+    PyObject* out_type;  // of such results stored in `out`; made when it is needed
 };
 
 // By name. What a type's own attributes say is the user's to change.
@@ -22,7 +25,19 @@ std::map<std::string, ResultType>& result_types() {
     return *table;
 }
 
-// max(
+// Where programs find the types of results: minitensor.return_types, or torch.return_types under PyTorch's name.
+std::string place_of_types() { return shown_package + ".return_types"; }
+
+// Has the type say where it is.
+void show_place(PyTypeObject* type, const std::string& name) {
+    static auto* names = new std::set<std::string>;  // which types point into
+    type->tp_name = names->insert(place_of_types() + "." + name).first->c_str();
+    PyRef module = checked(PyUnicode_FromString(place_of_types().c_str()));
+    if (PyDict_SetItemString(type->tp_dict, "__module__", module.get()) < 0) fail_python();
+    PyType_Modified(type);
+}
+
+// minitensor.return_types.max(
 // values=tensor(3.),
 // indices=tensor(2))
 PyObject* result_repr(PyObject* self) {
@@ -65,12 +80,22 @@ SmallVector<Tensor*, 4> out_tensors(const std::string& op, PyObject* out, size_t
     return tensors;
 }
 
-// The same tensors as a result: named if `like` is.
+// The type of results that were stored in `out`: PyTorch tells it from that of the same function without.
+PyObject* type_of_outs(PyObject* type) {
+    for (auto& [name, known] : result_types()) {
+        if (known.type != type) continue;
+        if (!known.out_type) known.out_type = result_type_named(name + "_out", known.fields);
+        return known.out_type;
+    }
+    return type;
+}
+
+// The same tensors as a result: named if results of that type are.
 PyObject* out_as_result(PyObject* out, PyObject* type) {
     if (is_tensor(out) || !type) return Py_NewRef(out);
     PyRef items = tuple_of(out);
     PyRef arguments = checked(PyTuple_Pack(1, items.get()));
-    return PyObject_Call(type, arguments.get(), nullptr);
+    return PyObject_Call(type_of_outs(type), arguments.get(), nullptr);
 }
 
 // result_type(name, fields) -> type
@@ -88,13 +113,6 @@ PyObject* py_result_type(PyObject*, PyObject* args) {
         }
         return Py_NewRef(result_type_named(name, names));
     });
-}
-
-PyObject* py_result_types(PyObject*, PyObject*) {
-    PyRef dict(PyDict_New());
-    for (const auto& [name, known] : result_types())
-        if (!dict || PyDict_SetItemString(dict.get(), name.c_str(), known.type) < 0) return nullptr;
-    return dict.release();
 }
 
 // store_out(name, result, out, exact=False): what a composed function returns when it's called with `out`.
@@ -195,7 +213,6 @@ PyObject* py_resize(PyObject*, PyObject* args) {
 PyMethodDef results_functions[] = {
     {"result_type", method<py_result_type>(), METH_VARARGS,
      "result_type(name, fields): the type of a tuple of named results."},
-    {"result_types", method<py_result_types>(), METH_NOARGS, "result_types(): all of them by name."},
     {"store_out", method<py_store_out>(), METH_VARARGS,
      "store_out(name, result, out, exact=False): writes a result to `out`."},
     {"check_out", method<py_check_out>(), METH_VARARGS,
@@ -217,20 +234,23 @@ PyObject* result_type_named(const std::string& name, const std::vector<std::stri
     auto* members = new std::vector<PyStructSequence_Field>;
     for (const std::string& field : fields) members->push_back({(new std::string(field))->c_str(), nullptr});
     members->push_back({nullptr, nullptr});
-    PyStructSequence_Desc description{(new std::string("minitensor.return_types." + name))->c_str(), nullptr,
-                                      members->data(), static_cast<int>(fields.size())};
+    const std::string shown = place_of_types() + "." + name;
+    PyStructSequence_Desc description{shown.c_str(), nullptr, members->data(), static_cast<int>(fields.size())};
     PyTypeObject* type = PyStructSequence_NewType(&description);
     if (!type) fail_python();
     type->tp_repr = slot<result_repr>;
-    PyRef module = checked(PyUnicode_FromString("minitensor.return_types"));
-    if (PyDict_SetItemString(type->tp_dict, "__module__", module.get()) < 0) fail_python();
+    show_place(type, name);
     // Attribute lookup of __repr__ goes through the dict.
     if (PyDict_DelItemString(type->tp_dict, "__repr__") < 0) PyErr_Clear();
     // CPython reads the number of fields from the type's dict.
     type->tp_flags |= Py_TPFLAGS_IMMUTABLETYPE;
     PyType_Modified(type);
-    known = {reinterpret_cast<PyObject*>(type), fields};
+    known = {reinterpret_cast<PyObject*>(type), fields, nullptr};
     return known.type;
+}
+
+void show_places_of_result_types() {
+    for (const auto& [name, known] : result_types()) show_place(reinterpret_cast<PyTypeObject*>(known.type), name);
 }
 
 PyObject* result_type_of(const OpDef& op) {

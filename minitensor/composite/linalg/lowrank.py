@@ -15,10 +15,10 @@ __all__: list[str] = []
 matmul = ROWS["matmul"].call
 
 
-def _gaussian(m: int, n: int, like: Any) -> Any:
+def _gaussian(*size: int, like: Any) -> Any:
     from minitensor import randn
 
-    return randn(m, n, dtype=like.dtype, device=like.device)
+    return randn(*size, dtype=like.dtype, device=like.device)
 
 
 def _range(a: Any, q: int, niter: int, m: Any = None) -> Any:
@@ -33,7 +33,7 @@ def _range(a: Any, q: int, niter: int, m: Any = None) -> Any:
     def back(x: Any) -> Any:
         return matmul(adjoint(a), x) if m is None else matmul(adjoint(a), x) - matmul(adjoint(m), x)
 
-    basis = la.qr(times(_gaussian(a.shape[-1], q, a))).Q
+    basis = la.qr(times(_gaussian(a.shape[-1], q, like=a))).Q
     for _ in range(niter):
         basis = la.qr(times(la.qr(back(basis)).Q)).Q
     return basis
@@ -109,7 +109,7 @@ def lobpcg(
     steps = -1 if niter is None else niter
     bound = tol if tol is not None else (2.0**-23 if A.dtype == _C.float32 else 2.0**-52) ** 0.5
     lead = tuple(A.shape[:-2])
-    start = X if X is not None else ROWS["normal"].call((*lead, size, columns), 0.0, 1.0, dtype=A.dtype)
+    start = X if X is not None else _gaussian(*lead, size, columns, like=A)
     from minitensor.autograd import no_grad
 
     with no_grad():

@@ -22,6 +22,7 @@ from minitensor.nn.modules.calls import (
 )
 from minitensor.nn.modules.state_dict import _EXTRA_STATE_KEY_SUFFIX as _EXTRA_STATE_KEY_SUFFIX  # libraries look here
 from minitensor.nn.modules.state_dict import State
+from minitensor.nn.modules.state_dict import _IncompatibleKeys as _IncompatibleKeys  # and for this
 from minitensor.nn.parameter import Buffer, Parameter
 from minitensor.utils.hooks import RemovableHandle, add_hook
 

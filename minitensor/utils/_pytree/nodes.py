@@ -222,7 +222,7 @@ def node_type(tree: Any) -> Any:
     if issubclass(kind, tuple):
         if is_namedtuple_class(kind):
             return namedtuple
-        if kind.__module__ == "minitensor.return_types":
+        if kind.__module__ == f"{_C.shown_package()}.return_types":
             _enter(_sequence(kind, _name_of(kind)))
             return kind
     return None
