@@ -239,6 +239,7 @@ bool init_bound_number(PyObject* module);
 bool init_overrides(PyObject* module);
 OpDef& op_of(PyObject* callable);  // TypeError if it isn't an op
 bool is_op(PyObject* object);      // and no in-place form of one
+bool is_inplace_op(PyObject* object);
 
 // number_slots.cpp
 void fill_arithmetic(PyNumberMethods& methods);

@@ -80,10 +80,14 @@ def sub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
     return ROWS["sub"].call(input, other if _is_one(alpha) else _scaled(input, other, alpha))
 
 
+@shortcut("TT", _in_place["add"])
+@shortcut("Tn", _in_place["add"])
 def _add_(self: Any, other: Any, *, alpha: Any = 1) -> Any:
     return _in_place["add"](self, other if _is_one(alpha) else _scaled(self, other, alpha))
 
 
+@shortcut("TT", _in_place["sub"])
+@shortcut("Tn", _in_place["sub"])
 def _sub_(self: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     return _in_place["sub"](self, other if _is_one(alpha) else _scaled(self, other, alpha))
 

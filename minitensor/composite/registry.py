@@ -150,7 +150,8 @@ def shortcut(
 
     `~` before a letter lets None pass, those after `?` may be missing. `after` has what the op gets for these, and
     whatever else it takes. With `order` argument `i` is the op's argument `order[i]`. `detached` leaves calls alone in
-    which somebody wants a gradient. The target may also be a function of `_C` that declines calls by NotImplemented.
+    which somebody wants a gradient. The target may also be an op's in-place form, whose first argument is a tensor, or
+    a function of `_C` that declines calls by NotImplemented.
     An elementwise op gets `out=` too, and writes there itself.
 
     An op on one element takes less time than a function of Python does to find out what it was called with.

@@ -7,6 +7,7 @@ import pytest
 
 import minitensor as mt
 from minitensor.nn import functional as F
+from minitensor.ops import ROWS
 
 
 def same(a, b):
@@ -220,6 +221,8 @@ def test_shortcuts_are_checked_when_they_are_made():
         ("T", exp, (1.0,), "more arguments"),
         ("T", cat, (0,), "list of tensors"),
         ("TTTTTTTTT", exp, (), "too many letters"),
+        ("~T", mt._C.inplace_form(exp), (), "begins with the tensor"),
+        ("nT", mt._C.inplace_form(ROWS["add"].call), (), "begins with the tensor"),
     ):
         with pytest.raises(ValueError, match=message):
             mt._C.shortcut(pattern, target, (), after, None, False)
@@ -299,9 +302,58 @@ def test_plain_calls_run_no_python():
         average, maximum = getattr(F, f"avg_pool{rank}d"), getattr(F, f"max_pool{rank}d")
         for more in ((), (None,), (1,), (None, 0)):
             calls += [(average, image, 2, *more), (maximum, image, 2, *more)]
+    calls += [(mt.Tensor.add_, x, 2), (mt.Tensor.sub_, x, x), (mt.Tensor.fill_, x, 1.5)]
     for function, *args in calls:
         assert frames(function, *args) == [], (function, args)
     # Where None stands for nothing, the function says so.
     for function, *args in [(F.linear, None, w), (F.gelu, None), (F.conv2d, None, w)]:
         with pytest.raises(TypeError):
             function(*args)
+
+
+def in_place(name, *args, **keywords):
+    """What a method in place leaves, gives and counts, and the gradient of what it overwrites."""
+    leaf = mt.tensor([1.0, -2.0, 3.0], requires_grad=True)
+    x = leaf * 2
+    before = x._version
+    made = getattr(x, name)(*args, **keywords)
+    assert made is x
+    assert x._version == before + 1
+    (x * x).sum().backward()
+    return x.tolist(), leaf.grad.tolist(), type(x.grad_fn).__name__
+
+
+@pytest.mark.parametrize("name", ["add_", "sub_"])
+@pytest.mark.parametrize("other", [2, 1.5, mt.tensor([1.0, 2.0, 3.0]), mt.tensor(4)])
+def test_plain_calls_in_place_are_what_calls_with_a_factor_are(name, other):
+    plain = in_place(name, other)
+    assert plain == in_place(name, other, alpha=1)
+    assert plain == in_place(name, other=other)
+    sign = 1 if name == "add_" else -1
+    others = other.tolist() if isinstance(other, mt.Tensor) else other
+    others = others if isinstance(others, list) else [others] * 3
+    want = [2 * x + sign * y for x, y in zip([1.0, -2.0, 3.0], others, strict=True)]
+    assert plain[0] == want
+    assert plain[1] == [4 * y for y in want]
+
+
+def test_plain_calls_in_place_of_subclasses_and_modes_are_theirs():
+    seen = []
+
+    class Mine(mt.Tensor):
+        @classmethod
+        def __torch_function__(cls, function, types, args=(), kwargs=None):
+            seen.append(function.__name__)
+            return super().__torch_function__(function, types, args, kwargs or {})
+
+    x = mt.ones(2).as_subclass(Mine)
+    assert x.add_(mt.ones(2)) is x
+    assert mt.ones(2).sub_(x).tolist() == [-1, -1]
+    assert x.tolist() == [2, 2]
+    assert seen[:2] == ["add_", "sub_"]
+    with pytest.raises(RuntimeError, match="leaf Variable that requires grad"):
+        mt.ones(2, requires_grad=True).add_(1)
+    with pytest.raises(RuntimeError, match="can't be cast"):
+        mt.ones(2, dtype=mt.int64).sub_(0.5)
+    with pytest.raises(TypeError):
+        mt.ones(2).add_()

@@ -365,6 +365,8 @@ PyObject* make_op_object(const OpDef& op, bool inplace) {
 
 bool is_op(PyObject* object) { return Py_TYPE(object) == &OpType && !cast(object)->inplace; }
 
+bool is_inplace_op(PyObject* object) { return Py_TYPE(object) == &OpType && cast(object)->inplace; }
+
 OpDef& op_of(PyObject* callable) { return def_of(callable); }
 
 bool init_ops(PyObject* module) {

@@ -27,6 +27,7 @@ struct Target {
     size_t most = 0, required = 0;
     bool packed = false;    // any number of ints, which the op gets as one parameter
     bool detached = false;  // only where nobody wants a gradient
+    bool inplace = false;   // the op writes over its first operand
     // Calling the op with before + args + after and `out` is what the function does, but for its own copy.
     bool may_store = false;
     size_t rank = 0;        // the spatial dimensions of the first argument: how many numbers `w` stands for
@@ -177,6 +178,11 @@ bool call_op_of(const Target& target, PyObject* const* args, size_t count, PyObj
     call.operand_count = op.operand_args.size();
     call.params = values.data();
     call.param_count = op.param_args.size();
+    if (target.inplace) {
+        dispatch_inplace(call, *operands[0].tensor);
+        *result = Py_NewRef(args[0]);
+        return true;
+    }
     Ref<Tensor> results[kMaxResults];
     dispatch(call, results);
     *result = results_to_python(call, results);
@@ -341,10 +347,16 @@ PyObject* py_shortcut(PyObject*, PyObject* args) {
         if (target->before.size() + target->most + target->after.size() > 2 * kMost)
             wrong(pattern, "too many arguments");
         target->function = PyRef::borrow(callable);
-        if (is_op(callable)) {
+        target->inplace = is_inplace_op(callable);
+        if (target->inplace || is_op(callable)) {
             target->op = &op_of(callable);
             bind(*target, pattern, PyTuple_Check(order) ? order : nullptr);
-            target->may_store = target->op->kind == Kind::Elementwise && !PyTuple_Check(order) && !target->packed;
+            target->may_store = target->op->kind == Kind::Elementwise && !target->inplace && !PyTuple_Check(order) &&
+                                !target->packed;
+            // What is written over is the first argument of the call.
+            const Letter& written = target->letters[0];
+            if (target->inplace && (!written.operand || written.kind != 'T' || written.or_none || written.place))
+                wrong(pattern, "an in-place op begins with the tensor that it writes over");
         } else if (target->packed) {
             wrong(pattern, "* is for ops only");
         }
