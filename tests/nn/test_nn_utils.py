@@ -2,6 +2,7 @@
 
 import copy
 import importlib
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -371,3 +372,32 @@ def test_what_is_missing_says_so():
     for module, name in ((mt.nn, "QuantStub"), (mt.nn.utils, "nothing"), (mt.nn.parallel, "comm")):
         with pytest.raises(AttributeError, match=r"docs/names\.md"):
             getattr(module, name)
+
+
+class Pair(NamedTuple):
+    first: mt.Tensor
+    rest: tuple
+
+
+@pytest.mark.parametrize("target", [-1, "cpu"])
+def test_gathered_results_are_on_the_cpu(target):
+    """Each part behind those before, in what holds them; devices but the CPU are GPUs."""
+    gather = mt.nn.parallel.gather
+    x, y = mt.arange(6.0).reshape(2, 3), -mt.ones(2, 3)
+    for dim in (0, 1):
+        got = gather((x, y), target, dim=dim)
+        assert got.device.type == "cpu"
+        assert np.array_equal(got.numpy(), np.concatenate((x.numpy(), y.numpy()), dim))
+    with pytest.warns(UserWarning, match="all input tensors were scalars"):
+        assert gather([mt.tensor(1.0), mt.tensor(2.0)], target).tolist() == [1.0, 2.0]
+    parts = [{"a": [one, None], "b": Pair(one[0], (one[1],))} for one in (x, y)]
+    found = gather(parts, target)
+    assert list(found) == ["a", "b"]
+    assert type(found["a"]) is list
+    assert found["a"][1] is None
+    assert found["a"][0].tolist() == [*x.tolist(), *y.tolist()]
+    assert type(found["b"]) is Pair
+    assert found["b"].first.tolist() == [*x[0].tolist(), *y[0].tolist()]
+    assert found["b"].rest[0].tolist() == [*x[1].tolist(), *y[1].tolist()]
+    with pytest.raises(ValueError, match="same number of keys"):
+        gather([{"a": x}, {"a": x, "b": y}], target)
