@@ -262,8 +262,11 @@ class Run {
     }
 
     void capture(GradNode& node, const Gradients& gradients) {
-        if (auto found = inputs_.find(&node); found != inputs_.end() && !options_.accumulate)
-            for (auto [index, slot] : found->second) captured_[slot] = gradients[index];
+        auto found = inputs_.find(&node);
+        if (found == inputs_.end() || options_.accumulate) return;
+        for (auto [index, slot] : found->second) captured_[slot] = gradients[index];
+        if (__builtin_expect(function_log && node.leaf && node.leaf->made_in < function_log->number, 0))
+            function_log->taken.push_back(Ref<Tensor>::borrow(node.leaf));
     }
 
     static Gradients apply(GradNode& node, Gradients& gradients) {

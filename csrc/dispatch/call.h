@@ -74,6 +74,7 @@ struct FunctionLog {
     };
     std::vector<Gradient> gradients;
     std::unordered_set<const Tensor*> known_owners;
+    std::vector<Ref<Tensor>> taken;  // leaves from outside whose gradients it takes, and doesn't store
     Numbers numbers;
     struct Kept {  // a number in a tensor of an optimizer's, such as its count of steps
         Ref<Tensor> keeper;

@@ -39,6 +39,8 @@ _SETTINGS = frozenset(
 )  # fmt: skip
 
 
+# Of a tensor: what they put on it is there at the next call, too.
+_HOOKS = frozenset({"register_hook", "register_post_accumulate_grad_hook", "retain_grad"})
 _READERS = frozenset({"len", "iter", "sum", "sorted", "any", "all", "repr", "format", "ascii", "abs", "round"})
 _LOOKUPS = frozenset(
     {"get", "pop", "setdefault", "__contains__", "__getitem__", "index", "count", "remove", "discard", "add"}
@@ -358,6 +360,8 @@ class Callees(TextReads):
             self._unwatched(f"it calls {name}")
         if name in ("__setattr__", "__delattr__") and len(args) > 1 and isinstance(args[1], str):
             self._changes_attribute(args[0], args[1])
+        if name in _HOOKS and args and isinstance(args[0], _C.Tensor):
+            self._write(args[0], "puts a hook on a tensor that was there before")
         for thing in args:
             self._contents(thing)
             self._attributes(thing)

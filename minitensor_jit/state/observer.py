@@ -24,7 +24,7 @@ from minitensor import _C
 from minitensor_jit.clustering.graph import Source
 from minitensor_jit.errors import InvalidArgumentError
 from minitensor_jit.state.callees import Callees
-from minitensor_jit.state.calls import CONTAINERS
+from minitensor_jit.state.calls import CONTAINERS, is_framework
 from minitensor_jit.state.filters import GuardFilter, chosen
 from minitensor_jit.state.instructions import CALLABLE_FIRST, HANDLED, steps
 from minitensor_jit.state.notes import ABSENT, Guard, has_python, in_python, is_plain, lookup
@@ -317,6 +317,8 @@ class Observer(Callees):
 
     def _enters_scope(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
         self._known(operands[0])
+        if is_framework(type(operands[0]).__module__):  # what it does is seen, but not which of its attributes say so
+            self._contents(operands[0])
 
     def _calls(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
         function, first, *rest = operands

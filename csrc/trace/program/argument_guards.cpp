@@ -54,6 +54,8 @@ bool Program::gather(Tensor* const* given, Arguments& arguments) const {
 bool Program::accepts(Tensor* const* given, size_t given_count) const {
     if (given_count != given_count_ || outdated() || !history_.holds()) return false;
     if (takes_gradients_ && !gradients_are_plain()) return false;
+    if (!std::all_of(taken_.begin(), taken_.end(), [](const Ref<Tensor>& leaf) { return bare_leaf(*leaf); }))
+        return false;
     Arguments arguments;
     if (!gather(given, arguments)) return false;
     const size_t count = arguments.size();

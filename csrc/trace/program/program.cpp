@@ -113,8 +113,11 @@ std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> pla
     program->given_count_ = given.size();
     program->result_count_ = returned.size();
     program->takes_gradients_ = !function_log->gradients.empty() || next_sequence() > own_nodes_from + 1;
-    if (!function_log->gradients.empty() && ran_earlier_node)
-        return refuse("gradients run through the history of a tensor from outside");
+    for (const Ref<Tensor>& leaf : function_log->taken) {
+        if (std::find(given.begin(), given.end(), leaf.get()) != given.end()) continue;
+        if (!bare_leaf(*leaf)) return refuse("a tensor whose gradient it takes has hooks");
+        program->taken_.push_back(leaf);
+    }
     if (program->takes_gradients_) {
         if (!gradients_are_plain()) return refuse("gradients are watched by hooks, or for anomalies");
     }
@@ -224,6 +227,7 @@ std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> pla
             return refuse("the function also reaches the memory of an argument by itself");
         program->hold(t);
     }
+    if (ran_earlier_node) return refuse("gradients run through the history of a tensor from outside");
     if (const char* reason = history.finish(arguments, home_of)) return refuse(reason);
     for (uint32_t value : history.fresh())
         if (fresh.insert(value).second) program->fresh_.push_back(value);

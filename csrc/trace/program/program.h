@@ -114,6 +114,7 @@ class Program {
     std::vector<Written> written_;
     std::vector<Returned> results_;
     std::vector<Gradient> gradients_;
+    std::vector<Ref<Tensor>> taken_;  // leaves from outside whose gradients it takes, and doesn't store
     bool takes_gradients_ = false;  // nodes of the backward graph were made, whether or not any is left
     // Numbers that are read at each call, which of the trace's scalars they are, and those that it writes to tensors.
     Numbers numbers_;

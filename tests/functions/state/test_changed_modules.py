@@ -240,6 +240,72 @@ def attributes_of_a_layer_in_a_dict_that_others_have():
     return f, lambda: setattr(layer, "negative_slope", float(next(slopes)))
 
 
+@row
+def a_hook_of_a_leaf_whose_gradient_it_takes():
+    weight, factors = mt.ones(3, requires_grad=True), itertools.count(2)
+
+    def change():
+        factor = next(factors)
+        weight.register_hook(lambda gradient: gradient * factor)
+
+    return lambda x: mt.autograd.grad((x * weight).sum(), weight)[0], change
+
+
+@row
+def a_hook_of_a_leaf_that_is_taken_away():
+    weight = mt.ones(3, requires_grad=True)
+    handle = weight.register_hook(lambda gradient: gradient * 2)
+    return lambda x: mt.autograd.grad((x * weight).sum(), weight)[0], handle.remove
+
+
+@row
+def hooks_that_it_puts_on_a_leaf():
+    weight = mt.ones(3, requires_grad=True)
+
+    def f(x):
+        weight.register_hook(lambda gradient: gradient * 2)
+        return mt.autograd.grad((x * weight).sum(), weight)[0]
+
+    return f, lambda: None
+
+
+@row
+def a_history_that_a_gradient_is_taken_through():
+    leaf = mt.ones(3, requires_grad=True)
+    result = leaf * 2
+
+    def change():
+        result.mul_(3)
+
+    return lambda x: mt.autograd.grad((x * result).sum(), leaf, retain_graph=True)[0], change
+
+
+@row
+def a_history_that_is_another_by_the_leaf_itself():
+    leaf = mt.ones(3, requires_grad=True)
+    result = leaf.clone()
+
+    def change():
+        result.mul_(leaf)
+
+    return lambda x: mt.autograd.grad((x * result).sum(), leaf, retain_graph=True)[0], change
+
+
+@row
+def a_leaf_whose_gradient_two_passes_take():
+    weight, factors = mt.ones(3, requires_grad=True), itertools.count(2)
+
+    def f(x):
+        first = mt.autograd.grad((x * weight * weight).sum(), weight, create_graph=True)[0]
+        return mt.autograd.grad(first.sum(), weight)[0]
+
+    def change():
+        factor = next(factors)
+        weight.register_hook(lambda gradient: gradient * factor)
+
+    return f, change
+
+
 @pytest.mark.parametrize("jit_compile", [True, None, False])
 @pytest.mark.parametrize("name", row)
 def test_changed_modules_are_noticed(name, jit_compile):

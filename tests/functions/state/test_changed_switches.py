@@ -144,6 +144,18 @@ def whether_sparse_tensors_are_checked():
     return lambda x: x * (2 if checks.is_enabled() else 5), switch(set_to)
 
 
+@row
+def an_attribute_of_a_context_that_is_kept():
+    context, weight = mt.autocast("cpu", dtype=mt.bfloat16), mt.full((3, 3), 1.01)
+
+    def f(x):
+        with context:
+            return x @ weight
+
+    dtypes = itertools.cycle([mt.float16, mt.bfloat16])
+    return f, lambda: setattr(context, "fast_dtype", next(dtypes))
+
+
 @pytest.mark.parametrize("jit_compile", [True, None])
 @pytest.mark.parametrize("name", row.names)
 def test_changed_switches_are_noticed(name, jit_compile):
