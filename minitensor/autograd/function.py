@@ -173,7 +173,7 @@ class FunctionContext:
         self._given_forward = self._given = self._dirty = self._non_differentiable = ()
 
     def _release(self) -> None:
-        self._saved, self._saved_forward, self._released = None, None, bool(self._saved)
+        self._saved, self._saved_forward, self._released = None, None, True
 
     def mark_dirty(self, *tensors: Any) -> None:
         """Say which inputs forward has changed in place; they must be results as well."""

@@ -99,8 +99,15 @@ def forward_mapped(cls: Any, context: Any, args: tuple[Any, ...], level: int, co
     randomness, size = _randomness()[level - 1]
     call = _Call(cls, context, args, level, size, randomness, compute)
     outer = [_outer(a, level) for a in args]
+    own_rule = cls.vmap is not Function.vmap
+    if own_rule and cls.generate_vmap_rule:
+        raise RuntimeError(
+            f"You tried to vmap over {cls.__name__}, but it has both generate_vmap_rule=True and an overridden vmap "
+            "staticmethod. Please set generate_vmap_rule=False or delete the overridden vmap staticmethod to avoid "
+            "ambiguity."
+        )
     with _outside(level):
-        if cls.vmap is not Function.vmap:
+        if own_rule:
             return _by_own_rule(call, outer)
         outputs: list[Any] = []
         results = _Mapped.apply(call, outputs, *(o.value for o in outer if isinstance(o.value, Tensor)))

@@ -425,26 +425,34 @@ def jacfwd(
     @functools.wraps(func)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         places = _chosen(argnums, args, "jacfwd")
-        chosen = tuple(args[i] for i in places)
+        chosen, rebuild = flatten(tuple(args[i] for i in places))
+        for x in chosen:
+            if not isinstance(x, Tensor):
+                raise RuntimeError(
+                    f"jacfwd: Expected all inputs to be Tensors, got {type(x).__name__} in the arguments {argnums}"
+                )
+        if not chosen:
+            raise RuntimeError("jacfwd: there is no Tensor to differentiate with respect to")
+
+        def of_chosen(*values: Any) -> Any:
+            return func(*_replaced(args, places, rebuild(list(values))), **kwargs)
+
         columns, aux = [], None
         for j, x in enumerate(chosen):
+            # All of them are dual: what an inner transform keeps of one would be kept by the results.
+            still = [zeros.new_zeros(tuple(zeros.shape)) for zeros in (one.detach() for one in chosen)]
 
-            def of_chosen(value: Any, j: int = j) -> Any:
-                return func(*_replaced(args, places, (*chosen[:j], value, *chosen[j + 1 :])), **kwargs)
-
-            def push(unit: Any, of: Any = of_chosen, x: Any = x) -> Any:
-                result = jvp(of, (x,), (unit,), has_aux=has_aux)
+            def push(unit: Any, j: int = j, still: list[Any] = still) -> Any:
+                result = jvp(of_chosen, tuple(chosen), (*still[:j], unit, *still[j + 1 :]), has_aux=has_aux)
                 return (result[1], result[2]) if has_aux else result[1]
 
             found = vmap(push, randomness=randomness)(_units(x))
             if has_aux:
                 found, aux = found[0], map_leaves(lambda a: a.select(0, 0), found[1])
-            columns.append(map_leaves(functools.partial(_column, x), found))
-        if isinstance(argnums, int):
-            jacobian = columns[0]
-        else:
-            leaves = [flatten(column)[0] for column in columns]
-            jacobian = flatten(columns[0])[1]([tuple(row) for row in zip(*leaves, strict=True)])
+            columns.append(flatten(map_leaves(functools.partial(_column, x), found)))
+        # Each result's leaf becomes what the arguments are, with its Jacobians by their leaves.
+        rows = [rebuild(list(row)) for row in zip(*(leaves for leaves, _ in columns), strict=True)]
+        jacobian = columns[0][1]([row[0] for row in rows] if isinstance(argnums, int) else rows)
         return (jacobian, aux) if has_aux else jacobian
 
     return wrapped

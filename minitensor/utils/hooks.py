@@ -68,8 +68,9 @@ class _Boundary(autograd.Function):
     @staticmethod
     def forward(ctx: Any, *tensors: Tensor) -> Any:
         """Show the tensors."""
-        ctx.mark_non_differentiable(*[t for t in tensors if not t.requires_grad])
-        return tuple(t.view_as(t) for t in tensors)
+        shown = tuple(t.view_as(t) for t in tensors)
+        ctx.mark_non_differentiable(*[s for s, t in zip(shown, tensors, strict=True) if not t.requires_grad])
+        return shown
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:

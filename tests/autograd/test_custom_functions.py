@@ -449,3 +449,35 @@ def test_gradients_that_are_none(lib, gradients, said):
         z.backward()
     assert x.grad is None
     assert y.grad is None
+
+
+def test_a_function_with_two_rules_for_vmap_is_refused(lib):
+    class Both(lib.autograd.Function):
+        generate_vmap_rule = True
+
+        @staticmethod
+        def forward(x):
+            return x * 2
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            pass
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient * 2
+
+        @staticmethod
+        def vmap(info, in_dims, x):
+            return x * 3, in_dims[0]
+
+    with pytest.raises(RuntimeError, match="ambiguity"):
+        lib.func.vmap(Both.apply)(lib.ones(2, 3))
+
+
+def test_nothing_saved_is_freed_too(lib):
+    y = scaled(lib).apply(leaf(lib, 1.0, 2.0))
+    assert y.grad_fn.saved_tensors == ()
+    y.sum().backward()
+    with pytest.raises(RuntimeError, match="already been freed"):
+        _ = y.grad_fn.saved_tensors

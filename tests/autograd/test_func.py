@@ -71,6 +71,38 @@ def test_jacobians(jacobian):
     close(both[1], np.diag(x.numpy()))
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_forward_jacobians_of_nested_arguments(lib):
+    transforms = lib.func
+    a, b = lib.tensor([1.0, 2.0], dtype=lib.float64), lib.tensor([3.0], dtype=lib.float64)
+    found = transforms.jacfwd(lambda d: {"r": d["a"] * d["b"]})({"a": a, "b": b})
+    assert found["r"]["a"].tolist() == [[3, 0], [0, 3]]
+    assert found["r"]["b"].tolist() == [[1], [2]]
+    first, second = transforms.jacfwd(lambda p, q: p[0] * q, argnums=(0, 1))([a], a)
+    assert first[0].tolist() == second.tolist() == [[1, 0], [0, 2]]
+    values, aux = transforms.jacfwd(lambda p: (p[0] * p[1], p[1]), has_aux=True)((a, a))
+    assert [v.tolist() for v in values] == [[[1, 0], [0, 2]]] * 2
+    assert aux.tolist() == [1, 2]
+    hessian = transforms.hessian(lambda d: (d["a"] ** 3).sum() * d["b"].sum())({"a": a, "b": b})
+    assert hessian["a"]["a"].tolist() == [[18, 0], [0, 36]]
+    assert hessian["a"]["b"].tolist() == [[3], [12]]
+    assert hessian["b"]["a"].tolist() == [[3, 12]]
+    assert hessian["b"]["b"].tolist() == [[0]]
+
+
+def test_forward_jacobians_are_of_tensors():
+    for value in ({"a": mt.ones(2), "n": 3}, 3.0, {}):
+        with pytest.raises(RuntimeError, match="jacfwd"):
+            func.jacfwd(lambda d: mt.ones(2))(value)
+
+
+def test_a_hessian_for_several_arguments_keeps_no_history():
+    found = func.hessian(lambda a, b: (a**3).sum() * b.sum(), argnums=(0, 1))(example(3), example(2))
+    assert [one.requires_grad for row in found for one in row] == [False] * 4
+    held = func.hessian(lambda d: (d["a"] ** 3).sum() * d["b"].sum())({"a": example(3), "b": example(2)})
+    assert [one.requires_grad for row in held.values() for one in row.values()] == [False] * 4
+
+
 def test_hessian():
     x, a = example(3), example(3, 3, seed=1)
     close(func.hessian(lambda t: t @ a @ t)(x), (a + a.t()).numpy())

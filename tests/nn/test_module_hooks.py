@@ -471,3 +471,20 @@ def test_global_hooks_are_of_one_kind_at_a_time():
         with one(lambda *_: None), one(lambda *_: None), pytest.raises(RuntimeError, match="Cannot use both"):
             other(print)
         other(print).remove()
+
+
+def test_results_without_gradients_stay_without_beside_backward_hooks(lib):
+    class Two(lib.nn.Module):
+        def forward(self, a, b):
+            return a * b, b.sum(), b > 1
+
+    m, log = Two(), []
+    m.register_full_backward_hook(lambda m, gi, go: log.append([g if g is None else g.tolist() for g in gi + go]))
+    x, y = lib.ones(2, requires_grad=True), lib.tensor([1.0, 2.0])
+    product, total, larger = m(x, y)
+    assert [product.requires_grad, total.requires_grad, larger.requires_grad] == [True, False, False]
+    assert total.is_leaf
+    assert total.grad_fn is None
+    assert float(total.numpy()) == 3
+    product.sum().backward()
+    assert log == [[[1, 2], [0, 0], [1, 1], None, None]]

@@ -267,3 +267,25 @@ def test_a_kept_gradient_of_a_result_that_got_another_shape_unseen(lib):
         y.unsqueeze_(0)
     y.sum().backward()
     assert y.grad.tolist() == [1.0] * 6
+
+
+@pytest.mark.parametrize("way", ["nothing", "tensor", "storage", "part of a tensor"])
+def test_a_gradient_of_a_shape_that_a_leaf_had_is_refused(way):
+    """PyTorch stores it, of a shape that isn't the leaf's."""
+    x = minitensor.ones(3, requires_grad=True)
+    y = x * 2
+    with minitensor.no_grad():
+        WAYS[way](x, minitensor.arange(5.0))
+    assert x.shape != (3,)
+    with pytest.raises(RuntimeError, match="set_"):
+        y.sum().backward()
+    assert x.grad is None
+    (x * 3).sum().backward()
+    assert x.grad.tolist() == minitensor.full(x.shape, 3.0).tolist()
+
+
+def test_a_leaf_is_not_resized(lib):
+    x = lib.ones(3, requires_grad=True)
+    with lib.no_grad(), pytest.raises(RuntimeError, match="cannot resize variables that require grad"):
+        x.resize_(2)
+    assert x.detach().resize_(2).shape == (2,)

@@ -50,13 +50,16 @@ PyObject* py_take_view(PyObject*, PyObject* args) {
     });
 }
 
-// Graphs of a leaf that had another shape end where they are; those from now on have an end of their own.
-void forget_other_shape(Tensor& leaf) {
+// Graphs of a leaf that had another shape end where they are, in a node that calls `without_derivative`: the gradient
+// is no gradient of the leaf any more, and shall not be lost silently. Those from now on have an end of their own.
+void forget_other_shape(Tensor& leaf, PyObject* without_derivative) {
     Ref<GradNode>& accumulator = leaf.autograd->accumulator;
     if (accumulator->result_meta[0].sizes == leaf.sizes || !accumulator->hooks.empty() ||
         leaf.autograd->stands_for_leaf)
         return;
     accumulator->leaf = nullptr;
+    accumulator->type = GradNode::Type::Python;
+    accumulator->callable = Py_NewRef(without_derivative);
     accumulator.reset();
 }
 
@@ -87,7 +90,7 @@ PyObject* py_set_contents(PyObject*, PyObject* args) {
         const bool is_inference = t.is_inference;
         if (PyObject_SetAttrString(object, "data", source) < 0) fail_python();
         t.is_inference = is_inference;
-        if (t.autograd && t.autograd->accumulator) forget_other_shape(t);
+        if (t.autograd && t.autograd->accumulator) forget_other_shape(t, without_derivative);
         ++version_of(t);
         if (t.autograd && t.autograd->grad_fn && !t.base) note_history_made(t, version_of(t), is_unrecorded(t));
         return Py_NewRef(object);

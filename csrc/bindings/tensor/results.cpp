@@ -200,7 +200,7 @@ PyObject* py_resize(PyObject*, PyObject* args) {
         if (!PyArg_ParseTuple(args, "O!O:resize_", &TensorType, &tensor, &size)) return nullptr;
         Tensor& t = *tensor_of(tensor);
         Dims sizes = dims_from(size, "size");
-        if (thread_settings.records_backward() && requires_grad(t)) fail("cannot resize variables that require grad");
+        if (requires_grad(t)) fail("cannot resize variables that require grad");
         if (batch_level(t)) fail("resize_() has no rule for tensors inside of vmap");
         check_inference(t);
         note_other_geometry(t);
