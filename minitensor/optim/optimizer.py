@@ -72,7 +72,7 @@ class Optimizer:
         if isinstance(params, Tensor):
             raise TypeError(
                 "params argument given to the optimizer should be an iterable of Tensors or dicts, "
-                f"but got {_typename(params)}"
+                f"but got {params.type()}"
             )
         self.state = defaultdict(dict)
         self.param_groups = []

@@ -215,7 +215,7 @@ def test_bad_arguments():
         optim.SGD([param], lr=0.1, nesterov=True)
     with pytest.raises(ValueError, match="empty parameter list"):
         optim.SGD([], lr=0.1)
-    with pytest.raises(TypeError, match="iterable of Tensors"):
+    with pytest.raises(TypeError, match=r"iterable of Tensors or dicts, but got minitensor\.FloatTensor"):
         optim.SGD(param, lr=0.1)
     with pytest.raises(TypeError, match="one of the params is int"):
         optim.SGD([3], lr=0.1)
