@@ -184,7 +184,7 @@ xlogy = elementwise(
     "input times the logarithm of other; 0 where input is 0 and other not NaN.",
     lower=called("xlogy"),
     vjp=lambda g, _out, x, y: (
-        lambda: g * where((x == 0) & (y <= 0), 0.0, _tensor_log(y)),
+        lambda: where((x == 0) & (y <= 0), 0.0, g * _tensor_log(y)),
         lambda: g * (x / y),
     ),
     namespaces=("special",),
@@ -195,7 +195,7 @@ xlog1py = elementwise(
     "input times log(1 + other); 0 where input is 0 and other not NaN.",
     lower=called("xlog1py"),
     vjp=lambda g, _out, x, y: (
-        lambda: g * where((x == 0) & (y <= -1), 0.0, _tensor_log(y + 1) if isinstance(y, (int, float)) else log1p(y)),
+        lambda: where((x == 0) & (y <= -1), 0.0, g * (_number_log(y, 1) if isinstance(y, (int, float)) else log1p(y))),
         lambda: g * (x / (y + 1)),
     ),
     function=False,
@@ -206,9 +206,14 @@ xlog1py = elementwise(
 
 
 def _tensor_log(y: Any) -> Any:
-    if isinstance(y, (int, float)):
-        return math.log(y) if y > 0 else -math.inf if y == 0 else math.nan
-    return log(y)
+    return _number_log(y, 0) if isinstance(y, (int, float)) else log(y)
+
+
+def _number_log(y: float, more: int) -> float:
+    """log(more + y), as tensors have it."""
+    if y > -more:
+        return math.log1p(y) if more else math.log(y)
+    return -math.inf if y == -more else math.nan
 
 
 erf = unary(

@@ -160,6 +160,38 @@ def test_second_gradient(name):
         check(gradient, inputs, seed, f"{name} {form}")
 
 
+def gradients_twice(row, arguments, seed):
+    """The bits of the first gradients, and of those of the gradients, under each default dtype."""
+    inputs, rebuild = flatten(arguments)
+    found = []
+    for default in (mt.float32, mt.float64):
+        before = mt.get_default_dtype()
+        mt.set_default_dtype(default)
+        try:
+            leaves = [x.detach().clone().requires_grad_() for x in inputs]
+            loss = (project(tensors(row.call(*rebuild(leaves))), np.random.default_rng(seed)) + 1) ** 2
+            first = mt.autograd.grad(loss, leaves, create_graph=True, allow_unused=True, materialize_grads=True)
+            total = project(first, np.random.default_rng(seed))
+            second = mt.autograd.grad(total, leaves, allow_unused=True, materialize_grads=True)
+        finally:
+            mt.set_default_dtype(before)
+        found.append([t.detach().resolve_conj().numpy().tobytes() for t in (*first, *second)])
+    return found
+
+
+@pytest.mark.parametrize("name", [n for n in differentiable() if n not in STEPS])
+def test_numbers_in_gradients_are_of_the_tensors_dtype(name):
+    """A tensor of numbers alone has the default dtype, and would round a factor of float64."""
+    for seed, form in enumerate(forms(ROWS[name])):
+        if name == "cast" and form[-1] != "float64":
+            continue
+        arguments = build(form, "float64", DOMAINS.get(name, "normal"), seed)
+        if not flatten(arguments)[0] or at_a_corner(form, name):
+            continue
+        narrow, wide = gradients_twice(ROWS[name], arguments, seed)
+        assert narrow == wide, form
+
+
 # The function pads complex numbers in another way, and singular vectors are free to turn.
 NOT_COMPLEX = {"_pad_around", "_linalg_svd"}
 GREATEST_OR_LEAST = (3, 4)  # of _scatter_reduce; the function refuses those of complex numbers

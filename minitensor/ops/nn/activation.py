@@ -101,7 +101,7 @@ hardswish = unary(
 hardsigmoid = unary(
     "hardsigmoid",
     "clamp(x + 3, 0, 6) / 6.",
-    lambda g, _out, x: g * where((x > -3) & (x < 3), 1 / 6, 0.0),
+    lambda g, _out, x: where((x > -3) & (x < 3), g * (1 / 6), 0.0),
     lower=lambda b, x: b.divide(_ramp(b, x), b.full(x.shape, 6)),
     **_HIDDEN,
 )
