@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
 from ..runtime.buffer_assignment import Location
-from .schedule import Choice, Loop, Region, Value, leaf
+from .schedule import ConditionalStep, Region, Value, WhileStep, leaf
 
 __all__ = ["ControlFlow", "nbytes_of"]
 
@@ -29,19 +29,19 @@ class ControlFlow:
         """Emits a copy, unless the places are the same."""
         raise NotImplementedError
 
-    def begin(self, loop: Loop) -> None:
+    def begin(self, loop: WhileStep) -> None:
         """Its changing values lie at the places of its outputs from the first iteration to the end."""
         for output, start in zip(loop.outputs, loop.starts, strict=True):
             self.copy(self.where(start), self.locations[output], nbytes_of(output))
 
-    def iterate(self, loop: Loop) -> None:
+    def iterate(self, loop: WhileStep) -> None:
         """The body, and what must be moved at its end."""
         moves = self._place(loop)
         self.run(loop.body)
         self._move(moves, set(loop.outputs))
         self.forget(loop.body)
 
-    def branch(self, choice: Choice, region: Region) -> None:
+    def branch(self, choice: ConditionalStep, region: Region) -> None:
         """A region of a choice, which leaves its results at the places of the outputs."""
         made = {output for step in region.steps for output in step.outputs}
         moves = []
@@ -54,7 +54,7 @@ class ControlFlow:
         self._move(moves, set())
         self.forget(region)
 
-    def _place(self, loop: Loop) -> list[tuple[Value, Value]]:
+    def _place(self, loop: WhileStep) -> list[tuple[Value, Value]]:
         """Lets steps of the body write over the values of the iteration before, where that is safe.
 
         What is left over must be moved at the end of the iteration: (value, output).

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence, Set
 from ..ir.module import Instruction
 from ..ir.shape import Shape
 from ..runtime.buffer_assignment import Location
-from .schedule import AnyStep, Schedule, Step, Value
+from .schedule import AnyStep, KernelStep, Schedule, Value
 from .window_update import WindowUpdate
 
 __all__ = ["input_output_aliases", "replaced_in"]
@@ -64,7 +64,7 @@ def input_output_aliases(
 
 def replaced_in(step: AnyStep | None, value: Value) -> Value | None:
     """What a step replaces a window in, to give a value; None if it does something else."""
-    if not isinstance(step, Step) or len(step.outputs) != 1 or not isinstance(step.plan, WindowUpdate):
+    if not isinstance(step, KernelStep) or len(step.outputs) != 1 or not isinstance(step.plan, WindowUpdate):
         return None
     number = step.plan.source.parameter_number
     return None if number is None else step.operands[number]

@@ -15,8 +15,8 @@ from .emitter.elementwise import COST
 
 __all__ = [
     "Binding",
+    "KernelPlan",
     "KernelSpec",
-    "Plan",
     "Root",
     "Sequential",
     "element_cost",
@@ -48,7 +48,7 @@ class KernelSpec:
         return [(r, n) for n, r in enumerate(self.computation.roots)]
 
 
-class Plan(Protocol):
+class KernelPlan(Protocol):
     """A kernel whose form has been found to fit, ready to be emitted."""
 
     @property

@@ -10,7 +10,7 @@ import numpy as np
 
 from minitensor import _C
 
-from ..ir.library import Loop
+from ..ir.library import LibraryLoop
 from ..ir.semantics.kernel_call import KERNEL_PREFIX, result_shapes, words_of
 from .abi import CALL_KERNEL
 
@@ -26,14 +26,14 @@ class CoreLibrary:
     """The core's kernels, and the inner loops of the elementwise ones, by the names of its ops."""
 
     def __init__(self) -> None:
-        self._loops: dict[tuple[str, str], Loop | None] = {}
+        self._loops: dict[tuple[str, str], LibraryLoop | None] = {}
 
-    def loop(self, name: str, dtype: str) -> Loop | None:
+    def loop(self, name: str, dtype: str) -> LibraryLoop | None:
         """The loop that the eager kernel of the op `name` runs on elements of that type, if there is one."""
         key = name, dtype
         if key not in self._loops:
             found = _C.elementwise_loop(name, dtype)
-            self._loops[key] = None if found is None else Loop(name, dtype, found[1], found[2], found[0])
+            self._loops[key] = None if found is None else LibraryLoop(name, dtype, found[1], found[2], found[0])
         return self._loops[key]
 
     def has_kernel(self, target: str) -> bool:

@@ -15,7 +15,7 @@ from ..runtime.buffer_assignment import BufferAssignment, Location
 from .buffer_text import BufferUse, buffer_text
 from .input_output_alias import input_output_aliases, replaced_in
 from .kernel_spec import Binding, KernelSpec, Sequential, location_of
-from .schedule import AnyStep, Choice, Loop, Planner, Region, Schedule, Step, Value, leaf
+from .schedule import AnyStep, ConditionalStep, KernelStep, Planner, Region, Schedule, Value, WhileStep, leaf
 
 __all__ = ["Dump", "ModuleEmitter"]
 
@@ -54,15 +54,15 @@ class ModuleEmitter:
 
     # ---- what a target emits
 
-    def launch(self, step: Step, operands: list[Binding], results: list[Location]) -> None:
+    def launch(self, step: KernelStep, operands: list[Binding], results: list[Location]) -> None:
         """A step whose arrays are there."""
         raise NotImplementedError
 
-    def sequential(self, step: Step) -> Sequential | None:
+    def sequential(self, step: KernelStep) -> Sequential | None:
         """What a step's plan says about steps in a row, where this target can launch them as one."""
         return None
 
-    def launch_sequence(self, steps: Sequence[tuple[Step, list[Binding], list[Location]]]) -> None:
+    def launch_sequence(self, steps: Sequence[tuple[KernelStep, list[Binding], list[Location]]]) -> None:
         """Steps in a row that are launched as one."""
         raise NotImplementedError
 
@@ -70,11 +70,11 @@ class ModuleEmitter:
         """A spec of one operand and one result, which is the same."""
         raise NotImplementedError
 
-    def loop(self, loop: Loop) -> None:
+    def loop(self, loop: WhileStep) -> None:
         """A `while`."""
         raise NotImplementedError
 
-    def choice(self, choice: Choice) -> None:
+    def choice(self, choice: ConditionalStep) -> None:
         """A `conditional`."""
         raise NotImplementedError
 
@@ -181,10 +181,10 @@ class ModuleEmitter:
             for k, step in enumerate(row, first):
                 self._place(step, dying.get(k, ()))
             if len(row) > 1:
-                self.launch_sequence([(step, *self._bind(step)) for step in row if isinstance(step, Step)])
-            elif isinstance(row[0], Loop):
+                self.launch_sequence([(step, *self._bind(step)) for step in row if isinstance(step, KernelStep)])
+            elif isinstance(row[0], WhileStep):
                 self.loop(row[0])
-            elif isinstance(row[0], Choice):
+            elif isinstance(row[0], ConditionalStep):
                 self.choice(row[0])
             else:
                 self.launch(row[0], *self._bind(row[0]))
@@ -202,8 +202,8 @@ class ModuleEmitter:
         written: set[Value] = set()
         end, key = first, None
         for step in steps[first : first + MAX_SEQUENCE]:
-            about = self.sequential(step) if isinstance(step, Step) else None
-            if about is None or not isinstance(step, Step) or key not in (None, about.key):
+            about = self.sequential(step) if isinstance(step, KernelStep) else None
+            if about is None or not isinstance(step, KernelStep) or key not in (None, about.key):
                 break
             elsewhere = {step.operands[number] for number in about.elsewhere}
             if not elsewhere.isdisjoint(written) or not read.isdisjoint({*step.operands} - elsewhere):
@@ -224,7 +224,8 @@ class ModuleEmitter:
                 continue
             nbytes = leaf(value).nbytes
             over = next(
-                (v for v in free if isinstance(step, Step) and leaf(v).nbytes == nbytes and step.in_place(m, v)), None
+                (v for v in free if isinstance(step, KernelStep) and leaf(v).nbytes == nbytes and step.in_place(m, v)),
+                None,
             )
             if over is None:
                 self._note(value, [v for v in free if leaf(v).nbytes == nbytes])
@@ -240,7 +241,7 @@ class ModuleEmitter:
             decision = Refused.OTHER_PLACE.because(why, leaf(value).nbytes)
             self.refusals.append(Refusal(value[0], dying[0][0], decision))
 
-    def _bind(self, step: Step) -> tuple[list[Binding], list[Location]]:
+    def _bind(self, step: KernelStep) -> tuple[list[Binding], list[Location]]:
         """Where a step's operands and results are."""
         spec = step.spec
         spec.name = _symbol(spec.name)

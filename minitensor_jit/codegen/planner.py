@@ -7,14 +7,14 @@ from typing import TypeAlias
 
 from ..ir.module import Instruction
 from .errors import CompileError
-from .kernel_spec import KernelSpec, Plan, reachable
+from .kernel_spec import KernelPlan, KernelSpec, reachable
 from .reduction import Reduction, reductions
 from .window_update import updates_a_window
 
 __all__ = ["KernelChoice", "WholePlan"]
 
 # The kernel of one instruction that computes whole arrays.
-WholePlan: TypeAlias = Callable[[KernelSpec, Instruction], Plan]
+WholePlan: TypeAlias = Callable[[KernelSpec, Instruction], KernelPlan]
 
 
 class KernelChoice:
@@ -22,13 +22,13 @@ class KernelChoice:
 
     whole: Mapping[str, WholePlan]
     """By opcode: what computes whole arrays, alone."""
-    elements: Callable[[KernelSpec], Plan]
+    elements: Callable[[KernelSpec], KernelPlan]
     """Every element on its own."""
     window: WholePlan
     """A large array in which a small window is replaced."""
-    rows: Callable[[KernelSpec, list[Reduction]], Plan]
+    rows: Callable[[KernelSpec, list[Reduction]], KernelPlan]
     """Reductions of rows, with what depends on them."""
-    columns: Callable[[KernelSpec, list[Reduction]], Plan]
+    columns: Callable[[KernelSpec, list[Reduction]], KernelPlan]
     """Reductions of columns."""
     generic: WholePlan
     """A reduction by any computation."""
@@ -39,16 +39,16 @@ class KernelChoice:
         """Whether an operand is passed by value, not by its address: another code."""
         return False
 
-    def loop(self, spec: KernelSpec) -> Plan:
+    def loop(self, spec: KernelSpec) -> KernelPlan:
         """Every element on its own; or of a large array a window."""
         update = updates_a_window(spec)
         return self.elements(spec) if update is None else self.window(spec, update)
 
-    def convolution(self, spec: KernelSpec, call: Instruction) -> Plan:
+    def convolution(self, spec: KernelSpec, call: Instruction) -> KernelPlan:
         """A convolution, and what is done with its elements."""
         raise CompileError("fusion", "a call of a kernel inside a fusion")
 
-    def plan(self, spec: KernelSpec) -> Plan:
+    def plan(self, spec: KernelSpec) -> KernelPlan:
         """The kernel that fits; raises `CompileError` if none does."""
         roots = spec.computation.roots
         instructions = reachable(roots)

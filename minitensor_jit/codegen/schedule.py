@@ -22,9 +22,19 @@ from ..ir.shape import AnyShape, Shape, TupleShape, leaves
 from ..ir.size import active
 from .decompose import decompose_reduces
 from .errors import CompileError
-from .kernel_spec import KernelSpec, Plan
+from .kernel_spec import KernelPlan, KernelSpec
 
-__all__ = ["AnyStep", "Choice", "Loop", "Planner", "Region", "Schedule", "Step", "Value", "leaf"]
+__all__ = [
+    "AnyStep",
+    "ConditionalStep",
+    "KernelStep",
+    "Planner",
+    "Region",
+    "Schedule",
+    "Value",
+    "WhileStep",
+    "leaf",
+]
 
 # One array: the instruction that defines it, and which leaf of its result it is.
 Value: TypeAlias = tuple[Instruction, int]
@@ -34,11 +44,11 @@ _NOT_RUN = opcodes_with(Trait.FREE) | _FORWARDS
 
 
 @dataclass
-class Step:
+class KernelStep:
     """One kernel, or one call of the runtime."""
 
     spec: KernelSpec
-    plan: Plan
+    plan: KernelPlan
     operands: list[Value]
     outputs: list[Value]
 
@@ -70,7 +80,7 @@ class Region:
 
 
 @dataclass
-class Loop:
+class WhileStep:
     """A `while`. Its outputs are the values that change, in memory of their own; they begin as `starts`.
 
     What a loop leaves as it is has no output: it is the value from outside under other names.
@@ -97,7 +107,7 @@ class Loop:
 
 
 @dataclass
-class Choice:
+class ConditionalStep:
     """A `conditional`: the region whose number `index` is, the last one if it is out of range."""
 
     outputs: list[Value]
@@ -114,7 +124,7 @@ class Choice:
         return False
 
 
-AnyStep: TypeAlias = Step | Loop | Choice
+AnyStep: TypeAlias = KernelStep | WhileStep | ConditionalStep
 
 
 class Planner(Protocol):
@@ -126,13 +136,13 @@ class Planner(Protocol):
     def is_by_value(self, i: Instruction) -> bool:
         """Whether an operand is passed by value, not by its address: another code."""
 
-    def plan(self, spec: KernelSpec) -> Plan:
+    def plan(self, spec: KernelSpec) -> KernelPlan:
         """The kernel that fits; raises `CompileError` if none does."""
 
     def flat(self, computation: Computation) -> FlatPart | None:
         """The computation as a loop over any number of elements, if it has such code."""
 
-    def flat_plan(self, part: FlatPart, flat: KernelSpec, alone: KernelSpec) -> Plan:
+    def flat_plan(self, part: FlatPart, flat: KernelSpec, alone: KernelSpec) -> KernelPlan:
         """The kernel for any number of elements; `alone` is that of the only step that has it."""
 
 
@@ -142,7 +152,7 @@ class Schedule:
     def __init__(self, planner: Planner, module: Module) -> None:
         self.planner = planner
         self.steps: list[AnyStep] = []
-        self.plans = Plans(planner)
+        self.plans = KernelPlans(planner)
         self._names: dict[Value, Value] = {}  # values that are other values under another name
         self._first: dict[int, tuple[AnyShape, list[int]]] = {}
         region = self._region(module.entry)
@@ -233,7 +243,7 @@ class Schedule:
         before, after = self._region(condition), self._region(body)
         after.results = [after.results[k] for k in changing]
         _remove_dead(after)
-        self.steps.append(Loop(outputs, starts, before, after))
+        self.steps.append(WhileStep(outputs, starts, before, after))
 
     def _choice(self, i: Instruction) -> None:
         index, *operands = i.operands
@@ -243,7 +253,7 @@ class Schedule:
             self._rename(copy.parameters[0], operand)
             regions.append(self._region(copy))
         outputs = [(i, k) for k in range(_count(i.shape))]
-        self.steps.append(Choice(outputs, self.resolve((index, 0)), regions))
+        self.steps.append(ConditionalStep(outputs, self.resolve((index, 0)), regions))
 
     def _fusion(self, i: Instruction) -> None:
         computation = _array_roots(i.attrs["calls"])
@@ -292,7 +302,7 @@ class Schedule:
         if flat is not None:
             values = [values[number] for number in flat.parameters]
 
-        def make() -> tuple[KernelSpec, Plan]:
+        def make() -> tuple[KernelSpec, KernelPlan]:
             if flat is None:
                 spec = KernelSpec(name, computation)
                 return spec, self.planner.plan(spec)
@@ -304,10 +314,10 @@ class Schedule:
             spec, plan = make()
         else:
             spec, plan = self.plans.get(fingerprint(computation) if flat is None else flat.key, values, make)
-        self.steps.append(Step(spec, plan, values, list(outputs)))
+        self.steps.append(KernelStep(spec, plan, values, list(outputs)))
 
 
-class Plans:
+class KernelPlans:
     """The plans of all steps: equal computations, with equal constants among their operands, have one together.
 
     So have flat ones of any size.
@@ -315,12 +325,12 @@ class Plans:
 
     def __init__(self, planner: Planner) -> None:
         self._planner = planner
-        self._known: dict[Hashable, tuple[KernelSpec, Plan]] = {}
-        self._uses: Counter[Plan] = Counter()
+        self._known: dict[Hashable, tuple[KernelSpec, KernelPlan]] = {}
+        self._uses: Counter[KernelPlan] = Counter()
 
     def get(
-        self, computation: Hashable, operands: Sequence[Value], make: Callable[[], tuple[KernelSpec, Plan]]
-    ) -> tuple[KernelSpec, Plan]:
+        self, computation: Hashable, operands: Sequence[Value], make: Callable[[], tuple[KernelSpec, KernelPlan]]
+    ) -> tuple[KernelSpec, KernelPlan]:
         """The plan of such a step, whose computation has this key."""
         constants = tuple([_literal(i) for i, _ in operands])
         by_value = tuple([self._planner.is_by_value(i) for i, _ in operands])
@@ -331,7 +341,7 @@ class Plans:
         self._uses[known[1]] += 1
         return known
 
-    def is_shared(self, plan: Plan) -> bool:
+    def is_shared(self, plan: KernelPlan) -> bool:
         """Whether more than one step has this plan."""
         return self._uses[plan] > 1
 
@@ -361,9 +371,9 @@ def _remove_dead(region: Region) -> None:
 
 def _has_effect(step: AnyStep) -> bool:
     """Whether it runs although nobody reads what it gives."""
-    if isinstance(step, Step):
+    if isinstance(step, KernelStep):
         return any(i.has_side_effect for i in step.spec.computation.instructions)
-    regions = [step.condition, step.body] if isinstance(step, Loop) else step.regions
+    regions = [step.condition, step.body] if isinstance(step, WhileStep) else step.regions
     return any(_has_effect(inner) for region in regions for inner in region.steps)
 
 

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
     from .module import Instruction
 
-__all__ = ["ELEMENTWISE_PREFIX", "Library", "Loop", "find_loop", "install", "library", "loop_of"]
+__all__ = ["ELEMENTWISE_PREFIX", "Library", "LibraryLoop", "find_loop", "install", "library", "loop_of"]
 
 ELEMENTWISE_PREFIX: Final = "mt.elementwise."
 """What the target of a custom call begins with that is computed element by element, by the loop of that name."""
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
+class LibraryLoop:
     """A function over contiguous elements: `docs/codegen.md` has its forms, one for each number of inputs."""
 
     name: str
@@ -41,7 +41,7 @@ class Loop:
 class Library(Protocol):
     """The functions that this process has."""
 
-    def loop(self, name: str, dtype: str) -> Loop | None:
+    def loop(self, name: str, dtype: str) -> LibraryLoop | None:
         """The loop of that name for inputs of that type, if there is one."""
 
     def has_kernel(self, target: str) -> bool:
@@ -52,7 +52,7 @@ class Library(Protocol):
 
 
 class _Empty:
-    def loop(self, name: str, dtype: str) -> Loop | None:
+    def loop(self, name: str, dtype: str) -> LibraryLoop | None:
         return None
 
     def has_kernel(self, target: str) -> bool:
@@ -80,12 +80,12 @@ def library() -> Library:
     return _library
 
 
-def find_loop(name: str, dtype: str) -> Loop | None:
+def find_loop(name: str, dtype: str) -> LibraryLoop | None:
     """The loop of that name for inputs of that type, if there is one."""
     return library().loop(name, dtype)
 
 
-def loop_of(i: Instruction) -> Loop | None:
+def loop_of(i: Instruction) -> LibraryLoop | None:
     """The loop that an `elementwise-call` names, if this process has it."""
     loop = find_loop(str(i.attrs["custom_call_target"]).removeprefix(ELEMENTWISE_PREFIX), i.operands[0].dtype)
     return loop if loop is not None and (loop.inputs, loop.result) == (len(i.operands), i.dtype) else None

@@ -17,10 +17,10 @@ from ...runtime.executable import Executable, Interface
 from ...runtime.kernel_counters import ModuleCounters
 from ...runtime.loaded_code import LoadedCode
 from ..check import check_module
-from ..kernel_spec import Binding, KernelSpec, Plan, Sequential
+from ..kernel_spec import Binding, KernelPlan, KernelSpec, Sequential
 from ..llvm.ir_text import Module as LlvmModule
 from ..module_emitter import Dump, ModuleEmitter
-from ..schedule import Choice, Loop, Step, leaf
+from ..schedule import ConditionalStep, KernelStep, WhileStep, leaf
 from .control import Control
 from .kernels.dot import emit_products
 from .kernels.loop_kernel import LoopKernels
@@ -130,7 +130,7 @@ class _Program(ModuleEmitter):
             self.place()
         return self.unit.finish()
 
-    def launch(self, step: Step, operands: list[Binding], results: list[Location]) -> None:
+    def launch(self, step: KernelStep, operands: list[Binding], results: list[Location]) -> None:
         """Emits a step, or a call of the code that it shares with others."""
         spec = step.spec
         if self.schedule.plans.is_shared(step.plan):
@@ -139,11 +139,11 @@ class _Program(ModuleEmitter):
             spec.operands, spec.results = operands, results
             self._kernel(spec, step.plan)
 
-    def sequential(self, step: Step) -> Sequential | None:
+    def sequential(self, step: KernelStep) -> Sequential | None:
         """Of products, unless each is measured."""
         return getattr(step.plan, "sequential", None) if self._stopwatch is None else None
 
-    def launch_sequence(self, steps: Sequence[tuple[Step, list[Binding], list[Location]]]) -> None:
+    def launch_sequence(self, steps: Sequence[tuple[KernelStep, list[Binding], list[Location]]]) -> None:
         """Emits one call for several products."""
         about = self.sequential(steps[0][0])
         assert about is not None
@@ -155,15 +155,15 @@ class _Program(ModuleEmitter):
         """Emits a loop that copies."""
         self._kernel(spec, LoopKernels(self.unit, spec))
 
-    def loop(self, loop: Loop) -> None:
+    def loop(self, loop: WhileStep) -> None:
         """Emits blocks of the entry."""
         self._control.loop(loop)
 
-    def choice(self, choice: Choice) -> None:
+    def choice(self, choice: ConditionalStep) -> None:
         """Emits blocks of the entry."""
         self._control.choice(choice)
 
-    def _kernel(self, spec: KernelSpec, plan: Plan) -> None:
+    def _kernel(self, spec: KernelSpec, plan: KernelPlan) -> None:
         note = self.unit.module.annotate(spec.name)
         with self._stopwatch.kernel(spec, type(plan).__name__) if self._stopwatch is not None else nullcontext():
             plan.emit()

@@ -9,7 +9,7 @@ from ..control import ControlFlow
 from ..emitter.loops import i64
 from ..llvm.ir_types import I1, I8, I32, I64, PTR, VOID, constant
 from ..llvm.ir_types import Value as Register
-from ..schedule import Choice, Loop, Value, leaf
+from ..schedule import ConditionalStep, Value, WhileStep, leaf
 from .unit import Unit
 
 __all__ = ["Control"]
@@ -23,7 +23,7 @@ class Control(ControlFlow):
 
     # ---- loops
 
-    def loop(self, loop: Loop) -> None:
+    def loop(self, loop: WhileStep) -> None:
         """A `while`: its changing values lie at the places of its outputs from the first iteration to the end."""
         unit = self.unit
         self.begin(loop)
@@ -42,7 +42,7 @@ class Control(ControlFlow):
 
     # ---- choices
 
-    def choice(self, choice: Choice) -> None:
+    def choice(self, choice: ConditionalStep) -> None:
         """A `conditional`: each branch leaves its results at the places of the outputs."""
         unit = self.unit
         pred = leaf(choice.index).dtype == "pred"

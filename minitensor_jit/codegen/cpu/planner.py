@@ -8,7 +8,7 @@ from ...ir.analysis.flat import FlatPart, flat_part, flat_parts
 from ...ir.module import Computation, Instruction
 from ...ir.opcode import Trait, opcodes_with
 from ...ir.size import active, hint
-from ..kernel_spec import KernelSpec, Plan
+from ..kernel_spec import KernelPlan, KernelSpec
 from ..planner import KernelChoice
 from .kernels.column_kernel import ColumnKernel
 from .kernels.dot import Dot
@@ -63,15 +63,15 @@ class CpuPlanner(KernelChoice):
         nbytes = hint(sum(r.array_shape.nbytes for r in computation.roots))
         return part if nbytes < self.unit.options.streaming_store_bytes else None
 
-    def flat_plan(self, part: FlatPart, flat: KernelSpec, alone: KernelSpec) -> Plan:
+    def flat_plan(self, part: FlatPart, flat: KernelSpec, alone: KernelSpec) -> KernelPlan:
         """The kernel for any number of elements."""
         return FlatLoop(self.unit, part, flat, alone)
 
-    def _elements(self, spec: KernelSpec) -> Plan:
+    def _elements(self, spec: KernelSpec) -> KernelPlan:
         """Loops side by side, or those of a spec."""
         parts = self._horizontal(spec.computation) if active.get() is None else []
         return HorizontalLoops(self.unit, spec, parts) if parts else LoopKernels(self.unit, spec)
 
-    def convolution(self, spec: KernelSpec, call: Instruction) -> Plan:
+    def convolution(self, spec: KernelSpec, call: Instruction) -> KernelPlan:
         """A convolution, and what is done with its elements."""
         return ConvolutionWithEpilogue(self.unit, spec, call)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from ...runtime.buffer_assignment import Location
 from ..emitter.loops import i64
-from ..kernel_spec import Binding, KernelSpec, Plan
+from ..kernel_spec import Binding, KernelPlan, KernelSpec
 from ..llvm.ir_text import Function
 from ..llvm.ir_types import I64, PTR, VOID
 from .kernels.flat_loop import FlatLoop
@@ -35,10 +35,10 @@ class SharedSteps:
 
     def __init__(self, unit: Unit) -> None:
         self._unit = unit
-        self._functions: dict[Plan, _Shared] = {}
+        self._functions: dict[KernelPlan, _Shared] = {}
 
     def launch(
-        self, plan: Plan, spec: KernelSpec, operands: Sequence[Binding], results: Sequence[Location], size: int
+        self, plan: KernelPlan, spec: KernelSpec, operands: Sequence[Binding], results: Sequence[Location], size: int
     ) -> None:
         """Emits a call of the step, and the step's function if this is its first call.
 
@@ -57,7 +57,7 @@ class SharedSteps:
         unit.builder.raw(f"call void @{shared.function.name}(ptr {table.ref}, ptr {runtime.ref})")
 
     def _define(
-        self, plan: Plan, spec: KernelSpec, operands: Sequence[Binding], results: Sequence[Location]
+        self, plan: KernelPlan, spec: KernelSpec, operands: Sequence[Binding], results: Sequence[Location]
     ) -> _Shared:
         unit = self._unit
         name = f'"step.{spec.name}.{len(self._functions)}"'

@@ -24,7 +24,7 @@ from ..errors import CompileError
 from ..kernel_spec import Binding, KernelSpec, flops_of, source_ops
 from ..llvm.ir_text import Module as LlvmModule
 from ..module_emitter import Dump, ModuleEmitter
-from ..schedule import Choice, Loop, Step, leaf
+from ..schedule import ConditionalStep, KernelStep, WhileStep, leaf
 from .kernels.loop_kernel import LoopKernels
 from .math.functions import FUNCTIONS
 from .planner import GpuPlanner
@@ -113,7 +113,7 @@ class _Program(ModuleEmitter):
         self.plan(GpuPlanner(self.unit, self.entry.parameters))
         self._control = _Control(self)
 
-    def launch(self, step: Step, operands: list[Binding], results: list[Location]) -> None:
+    def launch(self, step: KernelStep, operands: list[Binding], results: list[Location]) -> None:
         """The steps of a plan; its kernels are emitted when it is met first."""
         step.spec.operands, step.spec.results = operands, results
         code = self.unit.emit(step.plan, step.spec)
@@ -141,11 +141,11 @@ class _Program(ModuleEmitter):
         if nbytes and source != target:
             self.steps.append(MemoryCopy(self.unit.address(target), self.unit.address(source), nbytes))
 
-    def loop(self, loop: Loop) -> None:
+    def loop(self, loop: WhileStep) -> None:
         """A loop whose predicate the host reads."""
         self._control.loop(loop)
 
-    def choice(self, choice: Choice) -> None:
+    def choice(self, choice: ConditionalStep) -> None:
         """A branch whose index the host reads."""
         self._control.choice(choice)
 
@@ -167,7 +167,7 @@ class _Control(ControlFlow):
         """Emits a copy, unless the places are the same."""
         self._program.copy_memory(source, target, nbytes)
 
-    def loop(self, loop: Loop) -> None:
+    def loop(self, loop: WhileStep) -> None:
         """A `while`."""
         program = self._program
         self.begin(loop)
@@ -180,7 +180,7 @@ class _Control(ControlFlow):
         body, program.steps = program.steps, outside
         program.steps.append(WhileLoop(tuple(condition), predicate, tuple(body)))
 
-    def choice(self, choice: Choice) -> None:
+    def choice(self, choice: ConditionalStep) -> None:
         """A `conditional`."""
         program = self._program
         index = program.unit.address(self.where(choice.index))

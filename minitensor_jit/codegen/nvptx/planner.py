@@ -10,7 +10,7 @@ from ...ir.library import loop_of
 from ...ir.module import Computation, Instruction
 from ...ir.opcode import Trait, opcodes_with
 from ..errors import CompileError
-from ..kernel_spec import KernelSpec, Plan, reachable
+from ..kernel_spec import KernelPlan, KernelSpec, reachable
 from ..planner import KernelChoice
 from .kernels.column_kernel import ColumnKernel
 from .kernels.dot import Dot
@@ -47,7 +47,7 @@ class GpuPlanner(KernelChoice):
         self.rows, self.columns = partial(RowKernel, unit), partial(ColumnKernel, unit)
         self.generic, self.product = partial(GenericReduce, unit), partial(Dot, unit)
 
-    def _kernel_call(self, spec: KernelSpec, call: Instruction) -> Plan:
+    def _kernel_call(self, spec: KernelSpec, call: Instruction) -> KernelPlan:
         """A scan, or a call of the host."""
         return Scan(self.unit, spec, call) if scans(call) else HostCall(self.unit, spec, call)
 
@@ -59,11 +59,11 @@ class GpuPlanner(KernelChoice):
         """None: each size has a kernel."""
         return None
 
-    def flat_plan(self, part: FlatPart, flat: KernelSpec, alone: KernelSpec) -> Plan:
+    def flat_plan(self, part: FlatPart, flat: KernelSpec, alone: KernelSpec) -> KernelPlan:
         """Never asked for."""
         raise NotImplementedError
 
-    def plan(self, spec: KernelSpec) -> Plan:
+    def plan(self, spec: KernelSpec) -> KernelPlan:
         """The kernel that fits, or a call of the host for an instruction without code."""
         for i in reachable(spec.computation.roots):
             if i.opcode == "elementwise-call" and not self._has_code(i):

@@ -25,7 +25,7 @@ from ...runtime.cuda.program import (
 )
 from ..emitter.types import MEMORY
 from ..indexing.indexing_map import ZERO, Space
-from ..kernel_spec import Binding, KernelSpec, Plan, Root, reachable
+from ..kernel_spec import Binding, KernelPlan, KernelSpec, Root, reachable
 from ..llvm.ir_text import Function, Module
 from ..llvm.ir_types import I32, I64, PTR, VOID, Value, type_text
 from .emitter import GpuEmitter
@@ -141,7 +141,7 @@ class GpuUnit:
         self._constants_slot = constants_slot
         # Parameters that launches have the values of, with their sizes.
         self.host_values = host_values or {}
-        self._codes: dict[Plan, PlanCode] = {}
+        self._codes: dict[KernelPlan, PlanCode] = {}
         self.code = PlanCode()
         self.renaming: dict[Symbol, Symbol] = {}
         self.written: set[int] = set()  # operands of the current plan that a result may lie over
@@ -149,7 +149,7 @@ class GpuUnit:
 
     # ---- plans
 
-    def emit(self, plan: Plan, spec: KernelSpec) -> PlanCode:
+    def emit(self, plan: KernelPlan, spec: KernelSpec) -> PlanCode:
         """The plan's code; emitted once, however many steps have it."""
         known = self._codes.get(plan)
         if known is None:

@@ -12,7 +12,7 @@ namespace mt::cpu {
 
 namespace {
 
-struct Loop {
+struct LoopDim {
     int64_t size, dst, src;  // strides in elements
 };
 
@@ -40,7 +40,7 @@ void copy_reversed(T* dst, const T* src, int64_t n) {
 
 // A plane of a x b elements, walked in tiles so that both sides' cache lines are used whole.
 template <class T>
-void copy_plane(T* dst, const T* src, const Loop& a, const Loop& b) {
+void copy_plane(T* dst, const T* src, const LoopDim& a, const LoopDim& b) {
     if (b.dst == 1 && b.src == 1) {
         for (int64_t i = 0; i < a.size; ++i)
             copy_row(dst + i * a.dst, src + i * a.src, static_cast<size_t>(b.size) * sizeof(T));
@@ -63,7 +63,7 @@ void copy_plane(T* dst, const T* src, const Loop& a, const Loop& b) {
 }
 
 template <class T>
-void copy_loops(void* dst, const void* src, const Loop* outer, size_t outer_count, Loop a, Loop b) {
+void copy_loops(void* dst, const void* src, const LoopDim* outer, size_t outer_count, LoopDim a, LoopDim b) {
     if (outer_count == 0 && a.size == 1) {  // one row, which may be long
         parallel_for(b.size, kGrain, [&](int64_t begin, int64_t end) {
             copy_plane(static_cast<T*>(dst) + begin * b.dst, static_cast<const T*>(src) + begin * b.src, a,
@@ -85,7 +85,7 @@ void copy_loops(void* dst, const void* src, const Loop* outer, size_t outer_coun
             }
             int64_t many = std::min(tiles - tile, end - task);
             int64_t first = tile * kTile;
-            Loop part{std::min(a.size, first + many * kTile) - first, a.dst, a.src};
+            LoopDim part{std::min(a.size, first + many * kTile) - first, a.dst, a.src};
             copy_plane(static_cast<T*>(dst) + d + first * a.dst, static_cast<const T*>(src) + s + first * a.src, part,
                        b);
             task += many;
@@ -101,12 +101,12 @@ struct Wide {
 
 void strided_copy(void* dst, const Dims& dst_strides, const void* src, const Dims& src_strides, const Dims& sizes,
                   size_t itemsize) {
-    Loop loops[kMaxDims + 2];
+    LoopDim loops[kMaxDims + 2];
     size_t n = 0;
     for (size_t i = 0; i < sizes.size(); ++i) {
         if (sizes[i] == 0) return;
         if (sizes[i] == 1) continue;
-        Loop loop{sizes[i], dst_strides[i], src_strides[i]};
+        LoopDim loop{sizes[i], dst_strides[i], src_strides[i]};
         if (n && loops[n - 1].dst == loop.dst * loop.size && loops[n - 1].src == loop.src * loop.size)
             loops[n - 1] = {loops[n - 1].size * loop.size, loop.dst, loop.src};
         else loops[n++] = loop;
@@ -122,12 +122,12 @@ void strided_copy(void* dst, const Dims& dst_strides, const void* src, const Dim
     size_t fast = 0;
     for (size_t i = 1; i < n; ++i)
         if (magnitude(loops[i].dst) <= magnitude(loops[fast].dst)) fast = i;
-    Loop b = n ? loops[fast] : Loop{1, 1, 1};
+    LoopDim b = n ? loops[fast] : LoopDim{1, 1, 1};
     if (n) std::copy(loops + fast + 1, loops + n--, loops + fast);
     size_t next = 0;
     for (size_t i = 1; i < n; ++i)
         if (magnitude(loops[i].src) <= magnitude(loops[next].src)) next = i;
-    Loop a = n ? loops[next] : Loop{1, 0, 0};
+    LoopDim a = n ? loops[next] : LoopDim{1, 0, 0};
     if (n) std::copy(loops + next + 1, loops + n--, loops + next);
     switch (itemsize) {
         case 1: return copy_loops<uint8_t>(dst, src, loops, n, a, b);

@@ -34,7 +34,7 @@ class LoopKernels:
         by_size: dict[int, list[Root]] = {}
         for root in spec.roots:
             by_size.setdefault(root[0].array_shape.size, []).append(root)
-        self.kernels = [Loop(unit, spec, size, roots) for size, roots in by_size.items() if size]
+        self.kernels = [SizeLoop(unit, spec, size, roots) for size, roots in by_size.items() if size]
         self.in_place = self.kernels[0].in_place if len(self.kernels) == 1 else set[tuple[int, int]]()
 
     def emit(self) -> None:
@@ -77,7 +77,7 @@ def for_each_unit(kernel: Kernel, units: int, blocks: int, body: Callable[[Value
     counted_loop(e, first, count, blocks * kernel.threads, one)
 
 
-class Loop:
+class SizeLoop:
     """The kernel of the roots of one size."""
 
     def __init__(self, unit: GpuUnit, spec: KernelSpec, size: int, roots: list[Root]) -> None:
