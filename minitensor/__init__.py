@@ -101,7 +101,7 @@ from minitensor._C import (
 from minitensor._functions.foreach import *  # noqa: F403
 from minitensor._functions.offered import *  # noqa: F403
 from minitensor._functions.offered_of_nn import OF_NN as _OF_NN
-from minitensor._jit import hooks
+from minitensor._jit import entry_points
 from minitensor._tensor.typed_tensors import (
     BFloat16Tensor,
     BoolTensor,
@@ -230,4 +230,4 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *_LAZY_NAMES, *_LAZY_MODULES, *_OF_NN, "jit"})
 
 
-hooks.start_from_environment()
+entry_points.start_from_environment()

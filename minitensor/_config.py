@@ -6,7 +6,7 @@ import sys
 from typing import TextIO
 
 from minitensor import _C
-from minitensor._jit import hooks
+from minitensor._jit import entry_points
 
 __all__ = ["show_config"]
 
@@ -28,14 +28,14 @@ def show_config(file: TextIO | None = None) -> None:
         "minitensor": _C.version,
         "Python": f"{platform.python_implementation()} {platform.python_version()}",
         "platform": platform.platform(),
-        "NumPy": hooks.installed_version("numpy"),
+        "NumPy": entry_points.installed_version("numpy"),
         "compiler": f"{build['compiler']}, C++{build['cplusplus'] // 100 % 100}",
         "build": ", ".join([mode, *checks]),
         "instruction set": f"{build['isa']}{best}; built: {', '.join(build['built_isas'])}",
         "threads": str(_C.get_num_threads()),
         "default dtype": str(_C.get_default_dtype()),
         "memory": f"{allocator['allocated_bytes']} bytes in use, {allocator['reserved_bytes']} reserved",
-        **hooks.compiler_config(),
+        **entry_points.compiler_config(),
     }
     width = max(map(len, rows)) + 2
     out = sys.stdout if file is None else file

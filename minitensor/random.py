@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from minitensor import _C
-from minitensor._jit import hooks
+from minitensor._jit import entry_points
 
 __all__ = [
     "Generator",
@@ -46,7 +46,7 @@ class Generator(_C._Generator):
         if made.device.type not in ("cpu", "jit_cpu", "cuda"):
             raise RuntimeError(f"there is no generator for device '{made.device}'; the CPU's is 'cpu'")
         if made.device.type == "cuda":
-            context = hooks.cuda_module("context")
+            context = entry_points.cuda_module("context")
             index = context.current_device() if made.device.index is None else made.device.index
             context.require(index)
             made.device = _C.device("cuda", index)

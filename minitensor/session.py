@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, ClassVar, TypeVar
 
-from minitensor._jit import hooks
+from minitensor._jit import entry_points
 from minitensor._profile.step_stats import StepStats
 
 R = TypeVar("R")
@@ -234,7 +234,7 @@ class Session:
             raise TypeError(f"Session.run: run_metadata must be a RunMetadata, not {type(run_metadata).__name__}")
         if options is None or options.trace_level == RunOptions.NO_TRACE or run_metadata is None:
             return self._call(fn, args)
-        with hooks.collect_step_stats() as stats:
+        with entry_points.collect_step_stats() as stats:
             result = self._call(fn, args)
         run_metadata.step_stats = stats
         return result
@@ -245,7 +245,7 @@ class Session:
         if level == OptimizerOptions.DEFAULT:
             return fn(*args)
         if self._runs is None:
-            self._runs = hooks.session_runs()
+            self._runs = entry_points.session_runs()
         return self._runs.run(fn, args, level, optimizer_options.cpu_global_jit)
 
     def close(self) -> None:

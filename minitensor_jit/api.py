@@ -197,7 +197,7 @@ def _library_call(frames: list[tuple[str, str]]) -> str | None:
     return None
 
 
-_C.set_compile_hook(_plan, _recall)
+_C.set_compile_callback(_plan, _recall)
 _C.set_refuse_hook(_refuse)
 
 

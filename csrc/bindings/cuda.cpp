@@ -73,8 +73,8 @@ const DeviceRuntime kRuntime = {
 };
 
 void start() {
-    PyRef hooks = checked(PyImport_ImportModule("minitensor._jit.hooks"));
-    PyRef ignored = checked(PyObject_CallMethod(hooks.get(), "start_cuda", nullptr));
+    PyRef entry_points = checked(PyImport_ImportModule("minitensor._jit.entry_points"));
+    PyRef ignored = checked(PyObject_CallMethod(entry_points.get(), "start_cuda", nullptr));
     if (!device_runtime) fail("start_cuda() installed no runtime");
 }
 

@@ -195,7 +195,7 @@ static PyObject* make_module() {
                  init_dlpack(module) && init_autograd(module) && init_vmap(module) && init_foreach(module) &&
                  init_whole_step(module) && init_geometry(module) && init_cuda(module) && init_functions(module) &&
                  init_results(module) && init_trace(module) && init_scope(module) && init_options_scope(module) &&
-                 init_compile_hook(module) && init_compiled_code(module) && init_profile(module) &&
+                 init_compile_callback(module) && init_compiled_code(module) && init_profile(module) &&
                  init_process_state(module) && init_file_stamps(module) && init_function(module) &&
                  init_recorded_call(module) && init_structure(module) && init_generator(module) &&
                  init_extend(module) && init_sparse(module) && init_watched_calls(module) && init_out_form(module) &&

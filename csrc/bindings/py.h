@@ -218,7 +218,7 @@ bool init_cuda(PyObject* module);
 bool init_trace(PyObject* module);
 bool init_scope(PyObject* module);
 bool init_options_scope(PyObject* module);
-bool init_compile_hook(PyObject* module);
+bool init_compile_callback(PyObject* module);
 bool init_compiled_code(PyObject* module);
 bool init_profile(PyObject* module);
 bool init_process_state(PyObject* module);

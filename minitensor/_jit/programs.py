@@ -120,7 +120,7 @@ def _end(file: _FileOfRuns | None, before: bytes | None) -> None:
 
 
 def _submit(number: int, signature: bytes, described: Any) -> bool:
-    from minitensor._jit.hooks import compile_elsewhere
+    from minitensor._jit.entry_points import compile_elsewhere
 
     return compile_elsewhere(number, signature, described)
 
@@ -146,9 +146,9 @@ def _recall(number: int, signature: bytes) -> tuple[bytes, list[tuple[int, Any]]
             try:
                 code.append(_C.load_object_code(image, "entry", imports))
             except NotImplementedError:
-                from minitensor._jit import hooks
+                from minitensor._jit import entry_points
 
-                code.append(hooks.link_code(image, "entry", imports))
+                code.append(entry_points.link_code(image, "entry", imports))
     except (OSError, RuntimeError):
         return None
     begun.recalled += 1

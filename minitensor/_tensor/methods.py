@@ -8,7 +8,7 @@ from typing import Any
 from minitensor import _C
 from minitensor._functions.checked import checked, checked_method, overridable_property
 from minitensor._functions.torch_function import NOT_OVERRIDDEN, torch_function
-from minitensor._jit import hooks
+from minitensor._jit import entry_points
 from minitensor._tensor import pickling
 from minitensor._tensor.copying import copy_tensor, deepcopy_tensor
 from minitensor._tensor.pickling import NOT_IN_NUMPY, reduce_tensor
@@ -116,7 +116,7 @@ def _moves(device: Any, target: Any) -> bool:
         return True
     if target.type not in ("cuda", "jit_gpu"):
         return False
-    index = hooks.cuda_module("context").current_device() if target.index is None else target.index
+    index = entry_points.cuda_module("context").current_device() if target.index is None else target.index
     return bool(index != device.index)
 
 
@@ -132,7 +132,7 @@ def _cuda_device(device: Any) -> Any:
 
 def _to_device(tensor: Any, target: Any, non_blocking: bool) -> Any:
     if non_blocking and target.type == "cuda" and _C.is_pinned(tensor):
-        with hooks.cuda_module("pinned").without_waiting():
+        with entry_points.cuda_module("pinned").without_waiting():
             return _C.to_device(tensor, target)
     return _C.to_device(tensor, target)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from minitensor import _C
-from minitensor._jit import hooks
+from minitensor._jit import entry_points
 from minitensor._warning import warn
 from minitensor.composite.layout import written_copy
 from minitensor.composite.numbers import number
@@ -62,9 +62,9 @@ def pin_memory(input: Any, device: Any = None) -> Tensor:
         raise RuntimeError(f"cannot pin '{input.type()}' only dense CPU tensors can be pinned")
     if _C.is_pinned(input):
         return input
-    if not hooks.cuda_module("driver").device_total():
+    if not entry_points.cuda_module("driver").device_total():
         raise RuntimeError("Cannot access accelerator device when none is available.")
-    memory = hooks.cuda_module("pinned").make_pinned(input.numel() * input.element_size())
+    memory = entry_points.cuda_module("pinned").make_pinned(input.numel() * input.element_size())
     made = _C.over_storage(memory, input.dtype, 0, tuple(input.shape), None)
     return made.copy_(input.detach())
 
@@ -73,7 +73,7 @@ def pin_memory(input: Any, device: Any = None) -> Tensor:
 def record_stream(input: Any, stream: Any) -> None:
     """Keep the memory until a stream is done with it; nothing to do on the CPU."""
     if input.device.type == "cuda":
-        hooks.cuda_module("start").runtime().record_stream(input, stream._queue)
+        entry_points.cuda_module("start").runtime().record_stream(input, stream._queue)
 
 
 @composite(function=False)

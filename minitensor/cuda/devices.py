@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any
 
 from minitensor import _C
-from minitensor._jit import hooks
+from minitensor._jit import entry_points
 
 
 def is_available() -> bool:
@@ -17,23 +17,23 @@ def is_available() -> bool:
 
 def unavailable_reason() -> str | None:
     """What is missing - the package, the driver or the GPU - and what to do; None if GPUs can be used."""
-    reason: str | None = hooks.cuda_module("driver").why_unavailable()
+    reason: str | None = entry_points.cuda_module("driver").why_unavailable()
     return reason
 
 
 def is_initialized() -> bool:
     """Whether a GPU is in use."""
-    return hooks.cuda_in_use()
+    return entry_points.cuda_in_use()
 
 
 def init() -> None:
     """Start to use GPUs, which the first tensor on one does too."""
-    hooks.start_cuda()
+    entry_points.start_cuda()
 
 
 def device_count() -> int:
     """How many GPUs there are; 0 where none can be used."""
-    return int(hooks.cuda_module("driver").device_total())
+    return int(entry_points.cuda_module("driver").device_total())
 
 
 def index_of(device: Any) -> int:
@@ -49,20 +49,20 @@ def index_of(device: Any) -> int:
         if made.index is None:
             return current_device()
         index = made.index
-    hooks.cuda_module("context").require(index)
+    entry_points.cuda_module("context").require(index)
     return index
 
 
 def current_device() -> int:
     """The number of the GPU that `cuda` means on this thread; an error says what is missing where there is none."""
-    hooks.start_cuda()
-    return int(hooks.cuda_module("context").current_device())
+    entry_points.start_cuda()
+    return int(entry_points.cuda_module("context").current_device())
 
 
 def set_device(device: Any) -> None:
     """Have `cuda` mean that GPU on this thread."""
     index = index_of(device)
-    hooks.cuda_module("context").set_device(index)
+    entry_points.cuda_module("context").set_device(index)
 
 
 class device:  # noqa: N801  (called like a function)
@@ -168,7 +168,7 @@ def _number(gpu: Any, name: str) -> int:
     """One of the driver's numbers; 0 where this driver, or PyCUDA, doesn't know it."""
     try:
         return int(gpu.attribute(name))
-    except (AttributeError, hooks.cuda_module("driver").driver().Error):
+    except (AttributeError, entry_points.cuda_module("driver").driver().Error):
         return 0
 
 
@@ -185,7 +185,7 @@ def get_device_capability(device: Any = None) -> tuple[int, int]:
 
 def _gpu(device: Any) -> Any:
     index = index_of(device)
-    return hooks.cuda_module("context").gpu(index)
+    return entry_points.cuda_module("context").gpu(index)
 
 
 def get_arch_list() -> list[str]:
@@ -201,8 +201,8 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
 def driver() -> Any:
     """The module `pycuda.driver`, with the context of the current GPU current: for what is not here."""
     index = current_device()
-    hooks.cuda_module("context").enter(index)
-    return hooks.cuda_module("driver").driver()
+    entry_points.cuda_module("context").enter(index)
+    return entry_points.cuda_module("driver").driver()
 
 
 def can_device_access_peer(device: Any, peer_device: Any) -> bool:
@@ -215,7 +215,7 @@ def synchronize(device: Any = None) -> None:
     """Wait until a GPU has done all it was given; runs what is recorded first. An error names what failed there."""
     index = index_of(device)
     _C.flush("cuda.synchronize()")
-    hooks.cuda_module("streams").synchronize(index)
+    entry_points.cuda_module("streams").synchronize(index)
 
 
 def ipc_collect() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from minitensor import _C
-from minitensor._jit import hooks
+from minitensor._jit import entry_points
 from minitensor.cuda.devices import index_of, is_initialized
 
 
@@ -41,8 +41,8 @@ max_memory_cached = max_memory_reserved
 def empty_cache() -> None:
     """Give cached memory of all GPUs back to the driver, so that other programs can have it."""
     if is_initialized():
-        hooks.cuda_module("start").runtime().give_back_finished()
-        for gpu in hooks.cuda_module("context").all_gpus():
+        entry_points.cuda_module("start").runtime().give_back_finished()
+        for gpu in entry_points.cuda_module("context").all_gpus():
             _C.cuda_empty_cache(gpu.index)
 
 
@@ -63,8 +63,8 @@ def reset_accumulated_memory_stats(device: Any = None) -> None:
 def mem_get_info(device: Any = None) -> tuple[int, int]:
     """(free bytes, all bytes) of a GPU, as its driver sees them."""
     index = index_of(device)
-    with hooks.cuda_module("context").using(index):
-        free, total = hooks.cuda_module("driver").driver().mem_get_info()
+    with entry_points.cuda_module("context").using(index):
+        free, total = entry_points.cuda_module("driver").driver().mem_get_info()
     return int(free), int(total)
 
 
@@ -114,7 +114,7 @@ def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
         f"{s['retries']:,} times, and {s['failures']:,} times there was no memory",
     ]
     if not abbreviated:
-        lines.append(hooks.cuda_module("memory").memory_table(index))
+        lines.append(entry_points.cuda_module("memory").memory_table(index))
     return "\n".join(lines) + "\n"
 
 

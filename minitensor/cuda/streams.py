@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Any
 
 from minitensor import _C
-from minitensor._jit import hooks
+from minitensor._jit import entry_points
 from minitensor.cuda.devices import index_of
 
 
@@ -20,7 +20,7 @@ class Stream:
     def __init__(self, device: Any = None, priority: int = 0, _queue: Any = None) -> None:
         self.priority = priority
         if _queue is None:
-            _queue = hooks.cuda_module("streams").Stream.make(index_of(device), priority)
+            _queue = entry_points.cuda_module("streams").Stream.make(index_of(device), priority)
         self._queue = _queue
 
     @property
@@ -87,8 +87,8 @@ class Event:
     def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> None:
         if interprocess:
             raise RuntimeError("events are not shared between processes")
-        hooks.start_cuda()
-        self._moment = hooks.cuda_module("streams").Event(None, enable_timing, blocking)
+        entry_points.start_cuda()
+        self._moment = entry_points.cuda_module("streams").Event(None, enable_timing, blocking)
 
     @property
     def device(self) -> Any:
@@ -124,18 +124,18 @@ class Event:
 
 def current_stream(device: Any = None) -> Stream:
     """The stream that this thread gives its work on a GPU to."""
-    return Stream(_queue=hooks.cuda_module("streams").current_stream(index_of(device)))
+    return Stream(_queue=entry_points.cuda_module("streams").current_stream(index_of(device)))
 
 
 def default_stream(device: Any = None) -> Stream:
     """The stream that a GPU has from the beginning."""
-    return Stream(_queue=hooks.cuda_module("streams").default_stream(index_of(device)))
+    return Stream(_queue=entry_points.cuda_module("streams").default_stream(index_of(device)))
 
 
 def set_stream(stream: Stream | None) -> None:
     """Have this thread give its work to the stream."""
     if stream is not None:
-        hooks.cuda_module("streams").set_stream(stream._queue)
+        entry_points.cuda_module("streams").set_stream(stream._queue)
 
 
 class StreamContext:
@@ -147,7 +147,7 @@ class StreamContext:
     def __enter__(self) -> StreamContext:
         """Change the stream, and the GPU."""
         if self.stream is not None:
-            context = hooks.cuda_module("context")
+            context = entry_points.cuda_module("context")
             self._device = context.current_device()
             self._before = current_stream(self.stream.device_index)
             context.set_device(self.stream.device_index)
@@ -160,7 +160,7 @@ class StreamContext:
         """Change them back."""
         if self.stream is not None:
             set_stream(self._before)
-            hooks.cuda_module("context").set_device(self._device)
+            entry_points.cuda_module("context").set_device(self._device)
 
 
 def stream(stream: Stream | None) -> StreamContext:

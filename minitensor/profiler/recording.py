@@ -50,10 +50,10 @@ class Recording:
 
     def start(self) -> None:
         """Begin to note kernels, launches and ranges."""
-        from minitensor._jit import hooks
+        from minitensor._jit import entry_points
 
         profile_events.start()
-        self._gpu_profile = hooks.cuda_module("profile") if hooks.cuda_in_use() else None
+        self._gpu_profile = entry_points.cuda_module("profile") if entry_points.cuda_in_use() else None
         if self._gpu_profile is not None:
             self._gpu_profile.start()
         profile_events.note_ranges(self.ranges)

@@ -1,4 +1,4 @@
-"""The steps of a launch plan, in the form in which the core reads them (`csrc/bindings/jit/compile_hook.cpp`)."""
+"""The steps of a launch plan, in the form in which the core reads them (`csrc/bindings/jit/compile_callback.cpp`)."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from minitensor._jit.hooks import _kernels_of
+from minitensor._jit.entry_points import _kernels_of
 from minitensor._profile.step_stats import Event, NodeExecStats
 
 __all__ = ["LineTime", "RunEvents"]

@@ -34,7 +34,7 @@ SETTINGS: dict[str, tuple[str, ...]] = {
     "minitensor.distributed.rendezvous": ("_handlers",),
     "minitensor.distributions.constraint_registry": ("biject_to._registry", "transform_to._registry"),
     "minitensor.distributions.distribution": ("Distribution._validate_args",),
-    "minitensor.distributions.kl.registry": ("_KL_REGISTRY",),
+    "minitensor.distributions.kl.registry": ("_KL_REGISTRY", "_found"),
     "minitensor.fx.node": ("_IMPURE",),
     "minitensor.fx.tracer": ("_WRAPPED",),
     "minitensor.hub": ("_folder",),

@@ -7,7 +7,7 @@ import pytest
 from fake_cuda.cupti import ActivityKind, installed_cupti
 
 import minitensor as mt
-from minitensor._jit.hooks import collect_step_stats
+from minitensor._jit.entry_points import collect_step_stats
 from minitensor_jit.runtime.cuda import profile
 
 GPU = "/job:localhost/replica:0/task:0/device:GPU:0"

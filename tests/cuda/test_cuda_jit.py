@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import minitensor as mt
-from minitensor._jit.hooks import collect_step_stats
+from minitensor._jit.entry_points import collect_step_stats
 from minitensor.timeline import Timeline
 from minitensor_jit.runtime.cuda.executable import LoadedProgram
 from minitensor_jit.runtime.cuda.roof import measure_gpu

@@ -190,13 +190,13 @@ def child(name: str, given: list[Any], count: int, seed: int, note: Any) -> None
     r = random.Random(f"{name} {seed}")
     cases: list[tuple[Any, ...]] = [(), *((value,) for value in given)]
     cases += [tuple(r.choices(given, k=r.choice((2, 2, 3, 3, 4, 5, 6, 7, 8, 9)))) for _ in range(count)]
-    if name == "set_compile_hook":
+    if name == "set_compile_callback":
         cases += [(plan, len) for plan in plans()]
     for call, arguments in zip(callables(name, r), cases, strict=False):
         os.ftruncate(note.fileno(), 0)
         os.pwrite(note.fileno(), described(arguments).encode(errors="replace"), 0)
         attempt(call, *arguments)
-        if name == "set_compile_hook" or (name.startswith(STATE) and r.random() < 0.1):
+        if name == "set_compile_callback" or (name.startswith(STATE) and r.random() < 0.1):
             programs()
     os._exit(0)
 

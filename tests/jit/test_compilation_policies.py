@@ -33,7 +33,7 @@ def compiled(monkeypatch):
 
 def launches(fn, *args):
     """How many launches a call of `fn` has."""
-    from minitensor._jit.hooks import collect_step_stats
+    from minitensor._jit.entry_points import collect_step_stats
 
     with collect_step_stats() as stats:
         fn(*args)

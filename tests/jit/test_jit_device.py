@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import minitensor as mt
-from minitensor._jit.hooks import collect_step_stats
+from minitensor._jit.entry_points import collect_step_stats
 
 NAMES = ["jit_cpu", "jit_cpu:0", "JIT_CPU:0", "/device:JIT_CPU:0", "/job:localhost/replica:0/task:0/device:JIT_CPU:0"]
 

@@ -393,11 +393,11 @@ def compiler_that(recalls):
     def recall(signature):
         return recalls(signature)
 
-    _C.set_compile_hook(api._plan, recall)
+    _C.set_compile_callback(api._plan, recall)
     try:
         yield
     finally:
-        _C.set_compile_hook(api._plan, api._recall)
+        _C.set_compile_callback(api._plan, api._recall)
 
 
 # ---- what it leaves

@@ -224,14 +224,14 @@ def test_what_is_read_each_round_and_never_the_same_is_soon_run_without_plans(lo
     expected = program(x)
     clock = Clock()
     mt.jit.cache_clear()
-    mt._C.set_compile_hook(make_plan, api._recall)
+    mt._C.set_compile_callback(make_plan, api._recall)
     mt._C.set_policy_clock(clock)
     try:
         with plans_and_executables() as found, recorded(min_cluster_size=4, enable_lazy_compilation=True):
             assert program(x) == expected
     finally:
         mt._C.set_policy_clock(None)
-        mt._C.set_compile_hook(api._plan, api._recall)
+        mt._C.set_compile_callback(api._plan, api._recall)
     assert found[0] in plans
 
 

@@ -20,7 +20,7 @@ NONE_OF_RESULTS = {
     "caches: what is looked up in them is what would be made anew": """
         minitensor._functions.public_names:_names minitensor._functions.torch_function:_BARE
         minitensor.distributed.stores.tcp_store:_shared minitensor.distributed.transport.mpi:_world
-        minitensor.distributions.kl.registry:_found minitensor.distributions.transforms.composed:identity_transform
+        minitensor.distributions.transforms.composed:identity_transform
         minitensor.library.aten:_PACKETS minitensor.multiprocessing.shared_memory:_by_address
         minitensor.multiprocessing.shared_memory:_by_file minitensor.scripting.modules:_classes
         minitensor.serialization.pickler:_GLOBALS minitensor_jit.api:_compilers minitensor_jit.api:_numbers

@@ -51,7 +51,7 @@ MINITENSOR = [
 MINITENSOR_ALWAYS = [
     ["_C", "_forks"],
     ["_profile"],
-    ["_jit.hooks"],
+    ["_jit.entry_points"],
     ["ops"],
     ["autograd"],
     ["nn", "data", "session", "timeline"],

@@ -10,11 +10,11 @@
 
 namespace mt::trace {
 
-std::shared_ptr<Plan> (*compile_hook)(Trace&, uint64_t) = nullptr;
+std::shared_ptr<Plan> (*compile_callback)(Trace&, uint64_t) = nullptr;
 std::shared_ptr<Plan> (*recall_hook)(Trace&, uint64_t) = nullptr;
 
 void load_compiler() {
-    if (compile_hook) return;
+    if (compile_callback) return;
     PyRef module(PyImport_ImportModule("minitensor_jit.api"));
     if (!module) fail_python();
 }
@@ -126,7 +126,7 @@ std::shared_ptr<Plan> plan_of(Trace& trace, bool* hit) {
             if (plan) note_cost_of_recalling(policy_clock() - started);
         } else {
             load_compiler();
-            plan = compile_hook(trace, miss == Policy::Miss::Compile ? hash : 0);
+            plan = compile_callback(trace, miss == Policy::Miss::Compile ? hash : 0);
         }
         Policy::planned(trace, structure, policy_clock() - started, plan && miss != Policy::Miss::Recall);
         if (!plan) {

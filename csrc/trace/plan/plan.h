@@ -102,7 +102,7 @@ bool is_careful();
 // Python's compiler: called with the trace's description on a miss, returns the plan's; see
 // bindings/jit/trace_bindings.cpp.
 // A thread may compile it while its ops run, and then says so by the number; null: it will. 0: now.
-extern std::shared_ptr<Plan> (*compile_hook)(Trace& trace, uint64_t number);  // null: it isn't loaded
+extern std::shared_ptr<Plan> (*compile_callback)(Trace& trace, uint64_t number);  // null: it isn't loaded
 // Loads it where it isn't: the first op is placed on a device that compiles.
 void load_compiler();
 // The plan that another process has made for it; null if there is none.

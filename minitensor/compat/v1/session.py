@@ -11,7 +11,7 @@ from minitensor import _C, _forks
 from minitensor import session as _session
 from minitensor._C import OutOfMemoryError
 from minitensor._functions.offered import from_numpy, manual_seed
-from minitensor._jit import hooks
+from minitensor._jit import entry_points
 from minitensor.compat.v1.errors import FailedPreconditionError, InvalidArgumentError, OpError, ResourceExhaustedError
 from minitensor.compat.v1.framework.graph import Graph, Operation, Tensor, _brackets, get_default_graph, sessions
 from minitensor.compat.v1.framework.inference import NUMPY_TYPES
@@ -101,7 +101,7 @@ class Session(_session.Session):
     def _call(self, fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         level = self._config.graph_options.optimizer_options.global_jit_level
         if self._runs is None:
-            self._runs = hooks.session_runs()
+            self._runs = entry_points.session_runs()
         default = level == _session.OptimizerOptions.DEFAULT
         found = self._runs.replay(fn, args, None if default else level)
         if _C.is_recording():

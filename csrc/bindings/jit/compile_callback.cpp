@@ -311,12 +311,12 @@ std::shared_ptr<Plan> compile(Trace& trace, uint64_t number) {
     return returned.get() == Py_None ? nullptr : plan_from(trace, returned.get(), signature.get());
 }
 
-PyObject* py_set_compile_hook(PyObject*, PyObject* args) {
+PyObject* py_set_compile_callback(PyObject*, PyObject* args) {
     PyObject *compiler, *recaller;
-    if (!PyArg_ParseTuple(args, "OO:set_compile_hook", &compiler, &recaller)) return nullptr;
+    if (!PyArg_ParseTuple(args, "OO:set_compile_callback", &compiler, &recaller)) return nullptr;
     Py_XSETREF(g_compile, Py_NewRef(compiler));
     Py_XSETREF(g_recall, Py_NewRef(recaller));
-    compile_hook = compile;
+    compile_callback = compile;
     recall_hook = recall_run;
     Py_RETURN_NONE;
 }
@@ -357,7 +357,7 @@ PyObject* py_plan_bytes(PyObject*, PyObject* args) {
     });
 }
 
-PyMethodDef compile_hook_functions[] = {
+PyMethodDef compile_callback_functions[] = {
     {"set_submit_hook", method<py_set_submit_hook>(), METH_O,
      "set_submit_hook(f | None): f(number, signature, (nodes, inputs, scalars)) has another process compile a trace, "
      "and returns whether it will."},
@@ -366,8 +366,8 @@ PyMethodDef compile_hook_functions[] = {
      "another process has compiled for a run of this program."},
     {"plan_bytes", method<py_plan_bytes>(), METH_VARARGS,
      "plan_bytes(results of each node, inputs, scalars, plan) -> the plan as bytes that a recalled one is made of."},
-    {"set_compile_hook", method<py_set_compile_hook>(), METH_VARARGS,
-     "set_compile_hook(f, recall): f(nodes, inputs, scalars, number) -> (steps, deferred, checks, record, whether "
+    {"set_compile_callback", method<py_set_compile_callback>(), METH_VARARGS,
+     "set_compile_callback(f, recall): f(nodes, inputs, scalars, number) -> (steps, deferred, checks, record, whether "
      "launches are timed against their ops, keep), where keep(signature, plan) gets the plan as bytes; None if a "
      "thread "
      "compiles it, which then calls plan_made(number); a number of 0 is compiled now. "
@@ -376,6 +376,6 @@ PyMethodDef compile_hook_functions[] = {
 
 }  // namespace
 
-bool init_compile_hook(PyObject* module) { return PyModule_AddFunctions(module, compile_hook_functions) == 0; }
+bool init_compile_callback(PyObject* module) { return PyModule_AddFunctions(module, compile_callback_functions) == 0; }
 
 }  // namespace mt::py

@@ -1,4 +1,4 @@
-"""Where `minitensor_jit` hooks in. Nothing imports it until the JIT is asked for, so eager code never loads LLVM."""
+"""Where eager code enters `minitensor_jit`. Nothing is imported before it is asked for: eager code never loads LLVM."""
 
 from __future__ import annotations
 
