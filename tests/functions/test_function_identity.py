@@ -575,3 +575,33 @@ def test_memory_that_the_function_writes_before_it_looks_is_refused(name, given)
     for _ in range(3):
         g(mt.ones(3))
     assert g.hits == 2
+
+
+class _Options:
+    def __init__(self, **options):
+        self.__dict__.update(options)
+
+
+def _wrapped(scale):
+    @functools.wraps(_wrapped)
+    def multiply(x):
+        return x * scale
+
+    return multiply
+
+
+@pytest.mark.parametrize("jit_compile", [True, None])
+def test_attributes_written_as_a_dict_of_what_is_made_inside_keep_the_program(jit_compile):
+    """Whoever asks for the dict of an object has it, too: that alone is no other owner, whose attributes may be older."""
+
+    def f(x):
+        options = _Options(bias=3.0)
+        vars(options).update(more=1.0)
+        return _wrapped(2.0)(x) + options.bias + options.more
+
+    compiled = mt.function(f, jit_compile=jit_compile)
+    for k in range(14):
+        x = mt.arange(3.0) + k
+        assert compiled(x).tolist() == f(x).tolist()
+    assert compiled.hits >= 2
+    assert compiled.programs == 1
