@@ -67,7 +67,7 @@ class ContentReads(ClassReads):
         space = own_dict(thing)
         if space is not None and id(thing) not in self._opened:
             self._opened[id(thing)] = thing
-            # Who asks for the dict has it, too. So if there are more references than the object's, others are looked for.
+            # Who asks for the dict has it, too: if there are more references than the object's, others are looked for.
             shared = is_shared(thing, space) and any(
                 other is not thing and not isinstance(other, types.FrameType) for other in gc.get_referrers(space)
             )

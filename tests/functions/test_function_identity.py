@@ -592,7 +592,7 @@ def _wrapped(scale):
 
 @pytest.mark.parametrize("jit_compile", [True, None])
 def test_attributes_written_as_a_dict_of_what_is_made_inside_keep_the_program(jit_compile):
-    """Whoever asks for the dict of an object has it, too: that alone is no other owner, whose attributes may be older."""
+    """Who asks for the dict of an object has it, too: that alone is no other owner, of older attributes."""
 
     def f(x):
         options = _Options(bias=3.0)
