@@ -56,10 +56,11 @@ def test_processes_that_fail_once_are_started_again(tmp_path):
     rest = [3.0, 3.0, 3.0, "--more", "x"]
     assert lines == [[rank, rank, 2, 2, 0, start, *rest] for start in range(2) for rank in range(2)]
     assert "first: rank 1" in done.stderr
-    assert "ValueError: bad luck\nthen: rank 0" in done.stderr
-    # The other one learned why.
-    assert "DistBackendError" in done.stderr
-    assert "it ended with ValueError: bad luck" in done.stderr
+    assert "ValueError: bad luck\n" in done.stderr
+    # Where the other one had its turn before it was ended, it learned why.
+    if "then: rank 0" in done.stderr:
+        assert "DistBackendError" in done.stderr
+        assert "it ended with ValueError: bad luck" in done.stderr
 
 
 def test_the_first_failure_is_the_exit_code(tmp_path):
