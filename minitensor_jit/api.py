@@ -198,7 +198,7 @@ def _library_call(frames: list[tuple[str, str]]) -> str | None:
 
 
 _C.set_compile_callback(_plan, _recall)
-_C.set_refuse_hook(_refuse)
+_C.set_refuse_callback(_refuse)
 
 
 def options(wanted: JitOptions | None = None, **changes: Any) -> AbstractContextManager[JitOptions]:
@@ -310,7 +310,7 @@ def _on_lost_run(record: Any) -> None:
         _report.record_hit(record)
 
 
-_C.set_demotion_hooks(_on_losses, _on_lost, _on_lost_run)
+_C.set_demotion_callbacks(_on_losses, _on_lost, _on_lost_run)
 
 
 def _keep_account(report: Report | None) -> None:
@@ -320,8 +320,8 @@ def _keep_account(report: Report | None) -> None:
     with _lock:
         for compiler in _compilers.values():
             compiler.report = report
-    _C.set_flush_hook(None if report is None else _on_flush)
-    _C.set_eager_hook(None if report is None else _on_eager)
+    _C.set_flush_callback(None if report is None else _on_flush)
+    _C.set_eager_callback(None if report is None else _on_eager)
 
 
 def swap_account(report: Report | None) -> Report | None:

@@ -139,12 +139,12 @@ def _clustered(request, monkeypatch):
         mt._C.begin_recording()
 
 
-@pytest.fixture
-def own_rows():
-    """A test makes ops of its own: the tests of all rows don't see them."""
+@pytest.fixture(autouse=True)
+def rows_of_the_library_alone():
+    """The tests of all rows don't see ops that another test made."""
     from minitensor.ops import ROWS
 
     before = set(ROWS)
     yield
-    for name in set(ROWS) - before:
+    for name in ROWS.keys() - before:
         del ROWS[name]

@@ -20,8 +20,8 @@ def recorded(reason="the end", **options):
 def flushes():
     """The reasons of the flushes inside, and the lines of the user's program where they happened."""
     reasons = []
-    mt._C.set_flush_hook(lambda reason, source, *_: reasons.append((reason, source)))
+    mt._C.set_flush_callback(lambda reason, source, *_: reasons.append((reason, source)))
     try:
         yield reasons
     finally:
-        mt._C.set_flush_hook(None)
+        mt._C.set_flush_callback(None)

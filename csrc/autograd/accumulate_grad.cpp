@@ -11,8 +11,8 @@
 
 namespace mt {
 
-void (*grad_stored_hook)(Tensor&) = nullptr;
-Ref<Tensor> (*add_sparse_gradient_hook)(Ref<Tensor>, Ref<Tensor>) = nullptr;
+void (*grad_stored_callback)(Tensor&) = nullptr;
+Ref<Tensor> (*add_sparse_gradient_callback)(Ref<Tensor>, Ref<Tensor>) = nullptr;
 
 namespace {
 
@@ -66,7 +66,7 @@ void store_gradient(GradNode& node, Ref<Tensor> gradient, bool create_graph) {
     if (home_of(*gradient) != home_of(*leaf) && home_of(*leaf).type != DeviceType::Meta)
         gradient = clone_to(*gradient, leaf->device());
     if (!create_graph && (is_sparse(*gradient) || (before && is_sparse(*before)))) {
-        meta.grad = add_sparse_gradient_hook(before, gradient);
+        meta.grad = add_sparse_gradient_callback(before, gradient);
     } else if (!before) {
         // The engine's own tensor is handed over unless somebody else holds its storage.
         Dims order;
@@ -84,7 +84,7 @@ void store_gradient(GradNode& node, Ref<Tensor> gradient, bool create_graph) {
         other.tensor = gradient.get();
         call_op_inplace(op_named("add"), *before, {self, other});
     }
-    if (grad_stored_hook) grad_stored_hook(*leaf);
+    if (grad_stored_callback) grad_stored_callback(*leaf);
     run_post_accumulate_hooks(node, *leaf);
 }
 

@@ -9,6 +9,6 @@ namespace mt {
 void store_gradient(GradNode& node, Ref<Tensor> gradient, bool create_graph);
 
 // What a leaf's gradient is after another one came, where one of them is in a sparse layout.
-extern Ref<Tensor> (*add_sparse_gradient_hook)(Ref<Tensor> before, Ref<Tensor> gradient);
+extern Ref<Tensor> (*add_sparse_gradient_callback)(Ref<Tensor> before, Ref<Tensor> gradient);
 
 }  // namespace mt

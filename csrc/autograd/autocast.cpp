@@ -110,7 +110,7 @@ Ref<Tensor> CastTarget::operator()(Tensor& tensor) const {
     return keeps ? cast_of_leaf(tensor, dtype_) : cast(tensor, dtype_);
 }
 
-void install_autocast() { autocast_hook = autocast; }
+void install_autocast() { autocast_callback = autocast; }
 
 int enter_autocast() { return ++nesting; }
 

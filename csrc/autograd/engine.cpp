@@ -44,7 +44,7 @@ void check_for_nan(const GradNode& node, const Gradients& gradients) {
 
 }  // namespace
 
-bool (*whole_backward_hook)(const std::vector<Root>&, std::vector<Ref<Tensor>>&, const BackwardOptions&) = nullptr;
+bool (*whole_backward_callback)(const std::vector<Root>&, std::vector<Ref<Tensor>>&, const BackwardOptions&) = nullptr;
 
 void release_saved(GradNode& node) {
     node.released = true;
@@ -351,8 +351,8 @@ Ref<Tensor> seed_for(const Root& root, Ref<Tensor> given, size_t position) {
 
 std::vector<Ref<Tensor>> run_backward(const std::vector<Root>& roots, std::vector<Ref<Tensor>> gradients,
                                       const std::vector<Edge>& inputs, const BackwardOptions& options) {
-    if (whole_backward_hook && inputs.empty() && !options.create_graph &&
-        whole_backward_hook(roots, gradients, options))
+    if (whole_backward_callback && inputs.empty() && !options.create_graph &&
+        whole_backward_callback(roots, gradients, options))
         return {};
     return run_backward_by_engine(roots, std::move(gradients), inputs, options);
 }

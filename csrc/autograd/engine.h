@@ -30,8 +30,8 @@ std::vector<Ref<Tensor>> run_backward_by_engine(const std::vector<Root>& roots, 
                                                 const std::vector<Edge>& inputs, const BackwardOptions& options);
 // Asked before a pass that adds to the leaves' .grad, to first order only: whether it has been done otherwise. May take
 // over `gradients` then.
-extern bool (*whole_backward_hook)(const std::vector<Root>& roots, std::vector<Ref<Tensor>>& gradients,
-                                   const BackwardOptions& options);
+extern bool (*whole_backward_callback)(const std::vector<Root>& roots, std::vector<Ref<Tensor>>& gradients,
+                                       const BackwardOptions& options);
 // Frees what a node keeps for its formula.
 void release_saved(GradNode& node);
 
@@ -55,6 +55,6 @@ bool operand_needs_gradient(size_t position);
 Ref<Tensor> as_result(const Tensor& tensor, uint32_t index);
 
 // Told of every store to a leaf's .grad; trace/ needs it for compiled functions.
-extern void (*grad_stored_hook)(Tensor& leaf);
+extern void (*grad_stored_callback)(Tensor& leaf);
 
 }  // namespace mt

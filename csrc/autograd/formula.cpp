@@ -41,10 +41,10 @@ class FormulaScope {
     explicit FormulaScope(const GradNode& node) : previous_source_(source_override), previous_node_(current_node) {
         if (node.source.code) source_override = &node.source;
         current_node = &node;
-        if (__builtin_expect((marked_ = node.mark != 0), 0)) mark_ = begin_formula_hook(node.mark);
+        if (__builtin_expect((marked_ = node.mark != 0), 0)) mark_ = begin_formula_callback(node.mark);
     }
     ~FormulaScope() {
-        if (marked_) end_formula_hook(mark_);
+        if (marked_) end_formula_callback(mark_);
         source_override = previous_source_;
         current_node = previous_node_;
     }
@@ -156,15 +156,15 @@ Gradients apply_op(GradNode& node, Gradients& gradients) {
         PyRef value;
         if (node.operand_kind[i] == 1) value = PyRef(scalar_to_python(node.scalars[i]));
         else if (node.operand_kind[i] == 2) value = PyRef::borrow(Py_None);
-        else if (node.saved[i].held()) value = PyRef(wrap_hook(unpack(node, node.saved[i])));
-        else value = PyRef(wrap_hook(shape_only(node, i)));
+        else if (node.saved[i].held()) value = PyRef(wrap_callback(unpack(node, node.saved[i])));
+        else value = PyRef(wrap_callback(shape_only(node, i)));
         if (!value) fail_python();
         if (list) {
             if (PyList_Append(operand_list.get(), value.get()) < 0) fail_python();
         } else arguments.push_back(std::move(value));
     }
     if (list) arguments.push_back(std::move(operand_list));
-    for (const Value& param : node.params) arguments.emplace_back(value_to_python_hook(param));
+    for (const Value& param : node.params) arguments.emplace_back(value_to_python_callback(param));
     std::vector<PyObject*> raw;
     for (PyRef& argument : arguments) {
         if (!argument) fail_python();

@@ -35,7 +35,7 @@ std::string kind_of(const Tensor& tensor) {
 Ref<Tensor> replacement(PyObject* returned, const Ref<Tensor>& before, PyObject* hook) {
     if (returned == Py_None) return {};
     if (!before) fail("can't replace a None gradient with a non-None value: hook '" + name_of(hook) + "' did");
-    Tensor* given = unwrap_hook(returned);
+    Tensor* given = unwrap_callback(returned);
     if (!given)
         fail_type("expected a Tensor or None, but hook '" + name_of(hook) + "' returned '" +
                   Py_TYPE(returned)->tp_name + "'");
@@ -129,7 +129,7 @@ void run_post_accumulate_hooks(const GradNode& node, Tensor& leaf) {
 }
 
 PyRef wrapped(Ref<Tensor> tensor) {
-    PyRef object(wrap_hook(std::move(tensor)));
+    PyRef object(wrap_callback(std::move(tensor)));
     if (!object) fail_python();
     return object;
 }
@@ -144,7 +144,7 @@ PyRef tuple_of(const Gradients& gradients, size_t count) {
 
 Ref<Tensor> tensor_from(PyObject* object, const GradNode& node, size_t position) {
     if (object == Py_None) return {};
-    Tensor* t = unwrap_hook(object);
+    Tensor* t = unwrap_callback(object);
     if (!t && node.type == GradNode::Type::Python)
         fail("Function " + node_name(node) + " returned an invalid gradient at index " + std::to_string(position) +
              " - expected Variable or None (got " + Py_TYPE(object)->tp_name + ")");

@@ -20,7 +20,7 @@ SavedTensor save(Tensor& value, bool is_output, uint32_t index) {
     auto made = std::make_unique<PackedTensor>();
     if (!is_output) made->edge = grad_edge(value);
     PyRef hooks = PyRef::borrow(saved_tensor_hooks);
-    PyRef given(wrap_hook(std::move(kept)));
+    PyRef given(wrap_callback(std::move(kept)));
     if (!given) fail_python();
     bool enabled = std::exchange(thread_settings.grad_enabled, false);
     made->packed = PyRef(PyObject_CallOneArg(PyTuple_GET_ITEM(hooks.get(), 0), given.get()));
@@ -46,7 +46,7 @@ Ref<Tensor> unpack_by_hook(GradNode& node, const SavedTensor& saved) {
     const uint32_t index = saved.index;
     PyRef returned(PyObject_CallOneArg(unpack.get(), packed.get()));
     if (!returned) fail_python();
-    Tensor* given = unwrap_hook(returned.get());
+    Tensor* given = unwrap_callback(returned.get());
     if (!given)
         fail_type(std::string("Output of saved tensor unpack_hook expected to be a Tensor but got result of type ") +
                   Py_TYPE(returned.get())->tp_name);

@@ -12,11 +12,11 @@
 
 namespace mt {
 
-void (*capture_source_hook)(SourceRef*) = nullptr;
+void (*capture_source_callback)(SourceRef*) = nullptr;
 MT_THREAD_LOCAL bool capture_sources = false;
 MT_THREAD_LOCAL uint64_t call_mark = 0;
-uint64_t (*begin_formula_hook)(uint64_t) = nullptr;
-void (*end_formula_hook)(uint64_t) = nullptr;
+uint64_t (*begin_formula_callback)(uint64_t) = nullptr;
+void (*end_formula_callback)(uint64_t) = nullptr;
 MT_THREAD_LOCAL const SourceRef* source_override = nullptr;
 MT_THREAD_LOCAL PyObject* saved_tensor_hooks = nullptr;
 MT_THREAD_LOCAL const GradNode* current_node = nullptr;
@@ -120,7 +120,7 @@ void finish_node(GradNode& node, const Call& call, const Ref<Tensor>* before) {
     }
     if (call.param_count)
         node.reserve_inline(node.params, call.param_count).assign(call.params, call.params + call.param_count);
-    if (capture_sources && capture_source_hook) capture_source_hook(&node.source);
+    if (capture_sources && capture_source_callback) capture_source_callback(&node.source);
     node.mark = call_mark;
     if (anomaly.enabled) note_stack(node);
 }
@@ -508,14 +508,14 @@ void log_gradient_use(Tensor& owner, bool read) {
 }
 
 void install_tape() {
-    tape_hook = record;
-    view_hook = note_base;
-    version_hook = own_version;
-    requires_grad_hook = requires_grad;
-    check_inplace_hook = check_inplace;
-    check_inference_hook = check_inference;
-    autograd_meta_destroy_hook = destroy_meta;
-    keep_leaf_hook = keep_leaf;
+    tape_callback = record;
+    view_callback = note_base;
+    version_callback = own_version;
+    requires_grad_callback = requires_grad;
+    check_inplace_callback = check_inplace;
+    check_inference_callback = check_inference;
+    autograd_meta_destroy_callback = destroy_meta;
+    keep_leaf_callback = keep_leaf;
 }
 
 }  // namespace mt

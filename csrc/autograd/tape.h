@@ -240,13 +240,13 @@ std::string node_name(const GradNode& node);  // AddBackward0
 Ref<Tensor> unpack(GradNode& node, const SavedTensor& saved);
 
 // Captures the caller's position; installed by trace/. Used while recording or in anomaly mode.
-extern void (*capture_source_hook)(SourceRef* source);
+extern void (*capture_source_callback)(SourceRef* source);
 extern MT_THREAD_LOCAL bool capture_sources;
 // What a recorder says of the calls at hand, for their gradients; and how it is told which formula runs: it returns
 // what to give back at its end.
 extern MT_THREAD_LOCAL uint64_t call_mark;
-extern uint64_t (*begin_formula_hook)(uint64_t mark);
-extern void (*end_formula_hook)(uint64_t previous);
+extern uint64_t (*begin_formula_callback)(uint64_t mark);
+extern void (*end_formula_callback)(uint64_t previous);
 // While a gradient formula runs: the position of the forward call it belongs to.
 extern MT_THREAD_LOCAL const SourceRef* source_override;
 

@@ -223,9 +223,9 @@ void on_host_op(const OpDef& op, int64_t bytes) {
         PyObject_CallFunction(callable.get(), "sL", op.name.c_str(), static_cast<long long>(bytes)));
 }
 
-PyObject* py_set_host_op_hook(PyObject*, PyObject* callable) {
+PyObject* py_set_host_op_callback(PyObject*, PyObject* callable) {
     Py_XSETREF(g_host_op, callable == Py_None ? nullptr : Py_NewRef(callable));
-    trace::host_op_hook = g_host_op ? on_host_op : nullptr;
+    trace::host_op_callback = g_host_op ? on_host_op : nullptr;
     Py_RETURN_NONE;
 }
 
@@ -250,8 +250,8 @@ PyMethodDef cuda_functions[] = {
      "set_inside_gpu(entered): whether a GPU's context is current on this thread."},
     {"set_cuda_runtime", method<py_set_cuda_runtime>(), METH_O,
      "set_cuda_runtime(object or None): what drives the GPUs."},
-    {"set_host_op_hook", method<py_set_host_op_hook>(), METH_O,
-     "set_host_op_hook(f | None): f(op, bytes) for an op of a GPU that ran on the host, with what was copied."},
+    {"set_host_op_callback", method<py_set_host_op_callback>(), METH_O,
+     "set_host_op_callback(f | None): f(op, bytes) for an op of a GPU that ran on the host, with what was copied."},
     {"set_cuda_stream", method<py_set_cuda_stream>(), METH_VARARGS,
      "set_cuda_stream(GPU, number): the stream that this thread gives its work to."},
     {"cuda_stream", method<py_cuda_stream>(), METH_O, "cuda_stream(GPU): the number of this thread's stream."},

@@ -189,7 +189,7 @@ static PyObject* make_module() {
         Py_DECREF(module);
         return nullptr;
     }
-    mt::signals_hook = run_signal_handlers;
+    mt::signals_callback = run_signal_handlers;
     bool ready = init_errors(module) && init_dtypes(module) && init_devices(module) && init_sizes(module) &&
                  init_tensor(module) && init_ops(module) && init_convert(module) && init_buffer(module) &&
                  init_dlpack(module) && init_autograd(module) && init_vmap(module) && init_foreach(module) &&

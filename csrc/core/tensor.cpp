@@ -11,11 +11,11 @@
 
 namespace mt {
 
-void (*materialize_hook)(Storage*) = nullptr;
-void (*before_write_hook)(Storage*) = nullptr;
-void (*pending_died_hook)(Storage*) = nullptr;
-void (*autograd_meta_destroy_hook)(AutogradMeta*) = nullptr;
-bool (*keep_leaf_hook)(Tensor&) = nullptr;
+void (*materialize_callback)(Storage*) = nullptr;
+void (*before_write_callback)(Storage*) = nullptr;
+void (*pending_died_callback)(Storage*) = nullptr;
+void (*autograd_meta_destroy_callback)(AutogradMeta*) = nullptr;
+bool (*keep_leaf_callback)(Tensor&) = nullptr;
 
 Ref<Storage> Storage::unbacked(size_t nbytes, Device device) {
     auto* storage = new (Freelist<Storage>::take()) Storage;
@@ -98,7 +98,7 @@ Ref<Storage> Storage::copy(const Storage& storage) {
 }
 
 void Storage::destroy(Storage* storage) {
-    if (storage->pending) pending_died_hook(storage);
+    if (storage->pending) pending_died_callback(storage);
     if (storage->deleter) storage->deleter(storage->deleter_context);
     else if (storage->address)
         device_free(storage->device, {storage->address, storage->stream}, std::max(storage->nbytes, storage->held),
@@ -109,7 +109,7 @@ void Storage::destroy(Storage* storage) {
 }
 
 std::atomic<uint32_t> functions_begun = 0;
-void (*drop_object_hook)(Tensor*) = nullptr;
+void (*drop_object_callback)(Tensor*) = nullptr;
 
 [[gnu::cold]] static void refuse_dims(size_t count) {
     fail("a tensor has at most " + std::to_string(kMaxDims) + " dimensions, not " + std::to_string(count));
@@ -162,10 +162,10 @@ Ref<Tensor> Tensor::view(const Tensor& base, const Dims& sizes, const Dims& stri
 }
 
 void Tensor::destroy(Tensor* tensor) {
-    if (__builtin_expect(tensor->pyobject != nullptr, 0)) return drop_object_hook(tensor);
+    if (__builtin_expect(tensor->pyobject != nullptr, 0)) return drop_object_callback(tensor);
     if (tensor->autograd) {
-        if (keep_leaf_hook(*tensor)) return;
-        autograd_meta_destroy_hook(tensor->autograd);
+        if (keep_leaf_callback(*tensor)) return;
+        autograd_meta_destroy_callback(tensor->autograd);
     }
     tensor->~Tensor();
     Freelist<Tensor>::give(tensor);

@@ -72,11 +72,11 @@ struct Storage {
 [[noreturn]] void refuse_host_access(const Storage& storage);
 
 // Runs the recorded program that `storage` waits for; installed by trace/, which stands above core/.
-extern void (*materialize_hook)(Storage* storage);
+extern void (*materialize_callback)(Storage* storage);
 // Called before memory with `readers` is written by anybody but a trace that reads it.
-extern void (*before_write_hook)(Storage* storage);
+extern void (*before_write_callback)(Storage* storage);
 // Tells trace/ that a pending storage died unseen.
-extern void (*pending_died_hook)(Storage* storage);
+extern void (*pending_died_callback)(Storage* storage);
 
 struct Tensor {
     uint32_t refcount = 1;
@@ -106,7 +106,7 @@ struct Tensor {
     bool contiguous() const;
     // The first element; computes a recorded value first.
     void* data() const {
-        if (storage->pending) materialize_hook(storage.get());
+        if (storage->pending) materialize_callback(storage.get());
         if (__builtin_expect(beyond_host(storage->device), 0)) refuse_host_access(*storage);
         // As a number: the offset of a tensor without elements may lie anywhere.
         return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(storage->data) +
@@ -114,7 +114,7 @@ struct Tensor {
     }
     // Where the first element is, on whichever device.
     DeviceAddress place() const {
-        if (storage->pending) materialize_hook(storage.get());
+        if (storage->pending) materialize_callback(storage.get());
         if (__builtin_expect(storage->device.type == DeviceType::Sparse, 0)) refuse_host_access(*storage);
         return storage->place().plus(offset * static_cast<int64_t>(itemsize(dtype)));
     }
@@ -131,9 +131,9 @@ extern std::atomic<uint32_t> functions_begun;
 inline bool is_sparse(const Tensor& tensor) { return tensor.storage->device.type == DeviceType::Sparse; }
 
 // Frees `meta`; installed by autograd/.
-extern void (*autograd_meta_destroy_hook)(AutogradMeta* meta);
+extern void (*autograd_meta_destroy_callback)(AutogradMeta* meta);
 // Whether the graph takes over a tensor, which has autograd's meta, when its last owner is gone.
-extern bool (*keep_leaf_hook)(Tensor& tensor);
+extern bool (*keep_leaf_callback)(Tensor& tensor);
 
 // Of sizes of which one is zero, negative or too large: throws if it has no product.
 [[gnu::cold]] int64_t product_of_others(const Dims& sizes);

@@ -33,23 +33,23 @@ void set_ambient(Ambient ambient) {
 std::atomic<bool> float8_was_named = false;
 MT_THREAD_LOCAL FunctionLog* function_log = nullptr;
 MT_THREAD_LOCAL int vmap_depth = 0;
-bool (*is_mapped_hook)(const Call&, const Tensor*) = nullptr;
-void (*run_mapped_hook)(Call&, Ref<Tensor>*, Tensor*) = nullptr;
-void (*refuse_escaped_hook)(const Call&, const Tensor*) = nullptr;
+bool (*is_mapped_callback)(const Call&, const Tensor*) = nullptr;
+void (*run_mapped_callback)(Call&, Ref<Tensor>*, Tensor*) = nullptr;
+void (*refuse_escaped_callback)(const Call&, const Tensor*) = nullptr;
 MT_THREAD_LOCAL bool MaybeReleaseGil::gil_held = false;
-void (*tape_hook)(Call&, Ref<Tensor>*, Tensor*) = nullptr;
-void (*view_hook)(Tensor&, Tensor&) = nullptr;
-uint32_t& (*version_hook)(const Tensor&) = nullptr;
-TapedCall (*check_inplace_hook)(Call&, Tensor&) = nullptr;
-bool (*autocast_hook)(Call&, Ref<Tensor>*) = nullptr;
-void (*profile_hook)(const OpDef*, const Call&, int64_t, int64_t) = nullptr;
+void (*tape_callback)(Call&, Ref<Tensor>*, Tensor*) = nullptr;
+void (*view_callback)(Tensor&, Tensor&) = nullptr;
+uint32_t& (*version_callback)(const Tensor&) = nullptr;
+TapedCall (*check_inplace_callback)(Call&, Tensor&) = nullptr;
+bool (*autocast_callback)(Call&, Ref<Tensor>*) = nullptr;
+void (*profile_callback)(const OpDef*, const Call&, int64_t, int64_t) = nullptr;
 
-void (*widen_hook)(Call&) = nullptr;
-void (*python_kernel_hook)(Call&, Device, Ref<Tensor>*) = nullptr;
-void (*python_step_hook)(Call&) = nullptr;
-void (*sparse_hook)(Call&, Ref<Tensor>*) = nullptr;
+void (*widen_callback)(Call&) = nullptr;
+void (*python_kernel_callback)(Call&, Device, Ref<Tensor>*) = nullptr;
+void (*python_step_callback)(Call&) = nullptr;
+void (*sparse_callback)(Call&, Ref<Tensor>*) = nullptr;
 MT_THREAD_LOCAL bool calls_are_watched = false;
-void (*run_watched_hook)(Call&, Ref<Tensor>*) = nullptr;
+void (*run_watched_callback)(Call&, Ref<Tensor>*) = nullptr;
 
 void ReleaseGil::take_back(PyThreadState* state) noexcept {
     try {
@@ -160,7 +160,7 @@ bool need_operands(Call& call) {
         while (call.operands[i].tensor && call.operands[i].tensor->pending()) {
             // Held: a new content (x.data = y) may drop it.
             Ref<Storage> storage = call.operands[i].tensor->storage;
-            materialize_hook(storage.get());
+            materialize_callback(storage.get());
             any = true;
             i = 0;
         }
@@ -204,7 +204,7 @@ static void run_apart(Call& call, Ref<Tensor>* results) {
     if (current_interpreter) current_interpreter->on_fallback(call);
     if (need_operands(call) && call.op->infer) call.op->infer(call);
     if (call.op->python_kernel[static_cast<size_t>(call.device.type)])
-        return python_kernel_hook(call, call.device, results);
+        return python_kernel_callback(call, call.device, results);
     run_over_host(call, results);
 }
 
@@ -248,7 +248,7 @@ static void interpret(Call& call, Ref<Tensor>* results) {
         results[0] = computed_wider(call);
         return;
     }
-    if (__builtin_expect(device.type == DeviceType::Sparse, 0)) return sparse_hook(call, results);
+    if (__builtin_expect(device.type == DeviceType::Sparse, 0)) return sparse_callback(call, results);
     if (__builtin_expect(on_gpu(device), 0) && !is_jit_device(device) &&
         (!op.infer || op.python_kernel[static_cast<size_t>(device.type)]))
         return run_apart(call, results);
@@ -260,7 +260,7 @@ static void interpret(Call& call, Ref<Tensor>* results) {
     if (is_jit_device(device)) return run_on_jit_device(call, results, nullptr);
     if (on_gpu(device)) {
         check_recordable(call);
-        return run_on_gpu_hook(call, results, nullptr);
+        return run_on_gpu_callback(call, results, nullptr);
     }
     if (recordable && !left) {
         check_recordable(call);
@@ -268,7 +268,7 @@ static void interpret(Call& call, Ref<Tensor>* results) {
         return;
     }
     if (device.type == DeviceType::Meta) {
-        refuse_escaped_hook(call, nullptr);
+        refuse_escaped_callback(call, nullptr);
         if (!op.infer) fail("op '" + op.name + "' has a result whose shape depends on data: not on device meta");
         for (size_t i = 0; i < call.result_count; ++i)
             results[i] = Tensor::empty(call.results[i].sizes, call.results[i].dtype, device);
@@ -280,7 +280,7 @@ static void interpret(Call& call, Ref<Tensor>* results) {
     if (others_ran && op.infer) op.infer(call);
     if (device.type != DeviceType::CPU) refuse_device(op, device);
     if (!op.cpu && op.python_kernel[static_cast<size_t>(device.type)]) {
-        python_kernel_hook(call, device, results);
+        python_kernel_callback(call, device, results);
         return;
     }
     if (__builtin_expect(call.dying != 0, 0)) results[0] = in_dying_operand(call);
@@ -303,7 +303,7 @@ void touch_operands(const Call& call) {
 }
 
 void dispatch(Call& call, Ref<Tensor>* results) {
-    if (__builtin_expect(thread_settings.autocasts(), 0) && autocast_hook(call, results)) return;
+    if (__builtin_expect(thread_settings.autocasts(), 0) && autocast_callback(call, results)) return;
     dispatch_as_given(call, results);
 }
 
@@ -341,23 +341,23 @@ void dispatch_as_given(Call& call, Ref<Tensor>* results) {
     if (records_calls()) {
         if (is_followed(call, results)) {
             mark_inference(call, results);
-            if (has_history(call) && tape_hook && thread_settings.records_gradients())
-                tape_hook(call, results, nullptr);
+            if (has_history(call) && tape_callback && thread_settings.records_gradients())
+                tape_callback(call, results, nullptr);
             return;
         }
         call.given = hash_of(call.params, call.param_count);
     }
     if (op.infer && !tells_itself(call)) op.infer(call);
-    if (__builtin_expect(vmap_depth != 0, 0) && is_mapped_hook(call, nullptr)) {
-        run_mapped_hook(call, results, nullptr);
+    if (__builtin_expect(vmap_depth != 0, 0) && is_mapped_callback(call, nullptr)) {
+        run_mapped_callback(call, results, nullptr);
     } else if (op.kind == Kind::View) {
         // A view is metadata: made at once under every interpreter.
         const ResultMeta& meta = call.results[0];
         const DeviceType device = call.in(0).device().type;
         const bool is_inference = call.in(0).is_inference;
-        if (device == DeviceType::Meta) refuse_escaped_hook(call, nullptr);
+        if (device == DeviceType::Meta) refuse_escaped_callback(call, nullptr);
         if (__builtin_expect(device == DeviceType::Sparse, 0)) {
-            sparse_hook(call, results);
+            sparse_callback(call, results);
             if (is_inference) results[0]->is_inference = true;
         } else if (meta.dtype == call.in(0).dtype) {
             results[0] = Tensor::view(call.in(0), meta.sizes, meta.strides, meta.offset);
@@ -369,13 +369,13 @@ void dispatch_as_given(Call& call, Ref<Tensor>* results) {
             results[0]->is_inference = &op == as_dtype ? thread_settings.inference_mode : is_inference;
         }
     } else {
-        if (__builtin_expect(calls_are_watched, 0)) run_watched_hook(call, results);
+        if (__builtin_expect(calls_are_watched, 0)) run_watched_callback(call, results);
         else run_inferred(call, results);
         mark_inference(call, results);
     }
-    if (!tape_hook || (op.kind != Kind::View && !has_history(call))) return;
-    if (thread_settings.records_gradients()) tape_hook(call, results, nullptr);
-    else if (op.kind == Kind::View && !vmap_depth) view_hook(*call.operands[0].tensor, *results[0]);
+    if (!tape_callback || (op.kind != Kind::View && !has_history(call))) return;
+    if (thread_settings.records_gradients()) tape_callback(call, results, nullptr);
+    else if (op.kind == Kind::View && !vmap_depth) view_callback(*call.operands[0].tensor, *results[0]);
 }
 
 }  // namespace mt

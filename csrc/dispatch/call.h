@@ -43,24 +43,24 @@ inline bool records_calls() { return current_interpreter && !current_interpreter
 // vmap, installed by bindings/: how many are nested on this thread, whether a call has mapped tensors, and the run of
 // such a call on what is behind them. `results` is null for a call in place.
 extern MT_THREAD_LOCAL int vmap_depth;
-extern bool (*is_mapped_hook)(const Call& call, const Tensor* destination);
-extern void (*run_mapped_hook)(Call& call, Ref<Tensor>* results, Tensor* destination);
+extern bool (*is_mapped_callback)(const Call& call, const Tensor* destination);
+extern void (*run_mapped_callback)(Call& call, Ref<Tensor>* results, Tensor* destination);
 // Throws if a tensor is mapped by a vmap that has ended. Asked where there is no memory.
-extern void (*refuse_escaped_hook)(const Call& call, const Tensor* destination);
+extern void (*refuse_escaped_callback)(const Call& call, const Tensor* destination);
 
 // The tape, installed by autograd/. Of an in-place call `inplace` is the destination, and `results` has, for each
 // operand whose memory was written, what it held before if the gradient formula reads it.
-extern void (*tape_hook)(Call& call, Ref<Tensor>* results, Tensor* inplace);
+extern void (*tape_callback)(Call& call, Ref<Tensor>* results, Tensor* inplace);
 // Of a view that is made while nothing is recorded.
-extern void (*view_hook)(Tensor& source, Tensor& view);
+extern void (*view_callback)(Tensor& source, Tensor& view);
 struct TapedCall {
     bool taped = false;
     uint32_t reads = 0;  // bit i: the gradient formula reads operand i
 };
 // Refuses what must not be written in place; says whether the tape will have a node for the call.
-extern TapedCall (*check_inplace_hook)(Call& call, Tensor& destination);
+extern TapedCall (*check_inplace_callback)(Call& call, Tensor& destination);
 // While autocast is on: runs the call on operands of other dtypes, if the op wants these; else false.
-extern bool (*autocast_hook)(Call& call, Ref<Tensor>* results);
+extern bool (*autocast_callback)(Call& call, Ref<Tensor>* results);
 // What a function that is recorded as a whole does with what was there before it.
 struct FunctionLog {
     uint32_t number = 0;                  // of the function: its own tensors have it, or a later one's
@@ -101,19 +101,19 @@ extern std::atomic<bool> float8_was_named;
 extern MT_THREAD_LOCAL FunctionLog* function_log;  // null: none is recorded
 
 // Called around every eager kernel and launch while a profile is being taken.
-extern void (*profile_hook)(const OpDef* op, const Call& call, int64_t start_ns, int64_t end_ns);
+extern void (*profile_callback)(const OpDef* op, const Call& call, int64_t start_ns, int64_t end_ns);
 int64_t now_ns();
 
 // A Python kernel as one that writes the outputs that there are.
-extern void (*python_step_hook)(Call& call);
+extern void (*python_step_callback)(Call& call);
 // Runs `op`'s Python kernel for `device`; installed by bindings/, which knows how to wrap tensors.
-extern void (*python_kernel_hook)(Call& call, Device device, Ref<Tensor>* results);
+extern void (*python_kernel_callback)(Call& call, Device device, Ref<Tensor>* results);
 // Runs a call with an operand in a sparse layout, in Python, or throws that the op doesn't know it.
-extern void (*sparse_hook)(Call& call, Ref<Tensor>* results);
+extern void (*sparse_callback)(Call& call, Ref<Tensor>* results);
 
 // Runs a call that gives new tensors, below the tape, while Python watches this thread's calls; installed by bindings/.
 extern MT_THREAD_LOCAL bool calls_are_watched;
-extern void (*run_watched_hook)(Call& call, Ref<Tensor>* results);
+extern void (*run_watched_callback)(Call& call, Ref<Tensor>* results);
 // The same without being watched: what has been inferred is interpreted, its results in the order of memory it keeps.
 void run_inferred(Call& call, Ref<Tensor>* results);
 
@@ -126,7 +126,7 @@ void dispatch_as_given(Call& call, Ref<Tensor>* results);
 void dispatch_inplace(Call& call, Tensor& destination);
 
 // Runs a kernel that takes fewer dtypes than the call has; installed by kernels/cpu/loops/widen.cpp.
-extern void (*widen_hook)(Call& call);
+extern void (*widen_callback)(Call& call);
 
 // NotImplementedError: the op has no kernel for the dtype.
 [[noreturn]] void refuse_dtype(const OpDef& op, DType dtype);

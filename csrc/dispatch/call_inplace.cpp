@@ -26,8 +26,8 @@ void materialize(Call& call, Tensor& destination) {
         // Each of these may let other threads run, which may undo what the one before did.
         if (need_operands(call)) continue;
         Ref<Storage> storage = destination.storage;
-        if (storage->pending) materialize_hook(storage.get());
-        else if (storage->readers) before_write_hook(storage.get());
+        if (storage->pending) materialize_callback(storage.get());
+        else if (storage->readers) before_write_callback(storage.get());
         else {
             storage->ensure_memory();
             return;
@@ -80,7 +80,7 @@ void dispatch_inplace(Call& call, Tensor& destination) {
         function_log->touch(destination);
     }
     Device device = destination.device();
-    const bool mapped = vmap_depth != 0 && is_mapped_hook(call, &destination);
+    const bool mapped = vmap_depth != 0 && is_mapped_callback(call, &destination);
     // What is mapped has no memory of its own either: its rule copies.
     bool meta = device.type == DeviceType::Meta && !mapped;
     if (!mapped && (device.type == DeviceType::CPU || on_gpu(device) || meta))
@@ -116,7 +116,7 @@ void dispatch_inplace(Call& call, Tensor& destination) {
         if (mapped) refuse_shared();
         return write_shared(call, destination);
     }
-    TapedCall tape = check_inplace_hook ? check_inplace_hook(call, destination) : TapedCall{};
+    TapedCall tape = check_inplace_callback ? check_inplace_callback(call, destination) : TapedCall{};
     bool reads = false;
     for (size_t i = 0; i < call.operand_count; ++i) reads |= call.operands[i].tensor != nullptr;
     if (reads && !mapped && !jit && !same_device(result_device(call), device))
@@ -151,14 +151,14 @@ void dispatch_inplace(Call& call, Tensor& destination) {
     version_of(destination) += counts_first;
     try {
         if (mapped) {
-            run_mapped_hook(call, nullptr, &destination);
+            run_mapped_callback(call, nullptr, &destination);
         } else if (!changes) {
             // Only the version is another.
         } else if (jit) {
             run_on_jit_device(call, nullptr, &destination);
         } else if (gpu) {
             check_recordable(call);
-            run_on_gpu_hook(call, nullptr, &destination);
+            run_on_gpu_callback(call, nullptr, &destination);
         } else if (record) {
             check_recordable(call);
             current_interpreter->run_inplace(call, destination);
@@ -170,7 +170,7 @@ void dispatch_inplace(Call& call, Tensor& destination) {
             call.result_count = 1;
             run_kernel(call);
         } else {
-            refuse_escaped_hook(call, &destination);
+            refuse_escaped_callback(call, &destination);
         }
     } catch (const Error& error) {
         // No kernel has written: there is none for these operands.
@@ -181,7 +181,7 @@ void dispatch_inplace(Call& call, Tensor& destination) {
     version += !counts_first;
     if (__builtin_expect(function_log != nullptr, 0)) function_log->writes.push_back(&version);
     for (size_t i = 0; i < call.operand_count; ++i) call.operands[i].tensor = operands[i];
-    if (tape.taped) tape_hook(call, before, &destination);
+    if (tape.taped) tape_callback(call, before, &destination);
 }
 
 }  // namespace mt

@@ -7,7 +7,7 @@
 namespace mt {
 
 // Runs a call, or one in place, on a GPU; installed by trace/.
-extern void (*run_on_gpu_hook)(Call& call, Ref<Tensor>* results, Tensor* destination);
+extern void (*run_on_gpu_callback)(Call& call, Ref<Tensor>* results, Tensor* destination);
 
 // Whether the host can read the elements where they are.
 inline bool on_host(const Tensor& tensor) { return !on_gpu(tensor.device()); }

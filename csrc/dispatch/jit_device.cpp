@@ -8,8 +8,8 @@
 namespace mt {
 
 void (*run_on_jit_device)(Call&, Ref<Tensor>*, Tensor*) = nullptr;
-void (*run_on_gpu_hook)(Call&, Ref<Tensor>*, Tensor*) = nullptr;
-void (*copy_profile_hook)(Device, Device, int64_t, int64_t, int64_t) = nullptr;
+void (*run_on_gpu_callback)(Call&, Ref<Tensor>*, Tensor*) = nullptr;
+void (*copy_profile_callback)(Device, Device, int64_t, int64_t, int64_t) = nullptr;
 thread_local const Device* clone_target = nullptr;
 
 namespace {
@@ -108,17 +108,17 @@ Ref<Tensor> to_gpu(const Tensor& tensor, Device device) {
 Ref<Tensor> copy_across(const Tensor& tensor, Device device) {
     while (tensor.pending()) {
         Ref<Storage> storage = tensor.storage;
-        materialize_hook(storage.get());
+        materialize_callback(storage.get());
     }
-    int64_t start = copy_profile_hook ? now_ns() : 0;
+    int64_t start = copy_profile_callback ? now_ns() : 0;
     Ref<Storage> keep = tensor.storage;
     keep->ensure_memory();
     Ref<Tensor> result = on_gpu(tensor.device()) ? from_gpu(tensor, device)
                          : on_gpu(device)        ? to_gpu(tensor, device)
                                                  : host_clone(tensor, device);
-    if (copy_profile_hook)
-        copy_profile_hook(tensor.device(), device, tensor.numel * static_cast<int64_t>(itemsize(tensor.dtype)), start,
-                          now_ns());
+    if (copy_profile_callback)
+        copy_profile_callback(tensor.device(), device, tensor.numel * static_cast<int64_t>(itemsize(tensor.dtype)),
+                              start, now_ns());
     return result;
 }
 
@@ -126,11 +126,12 @@ Ref<Tensor> copy_as_it_lies(const Tensor& tensor) {
     auto [low, high] = element_span(tensor.sizes, tensor.strides, tensor.offset);
     if (tensor.pending() || tensor.contiguous() || high - low > kSparse * tensor.numel)
         return copy_across(tensor, Device{});
-    int64_t start = copy_profile_hook ? now_ns() : 0;
+    int64_t start = copy_profile_callback ? now_ns() : 0;
     Ref<Storage> keep = tensor.storage;
     Ref<Tensor> result = span_of(tensor, low, high);
-    if (copy_profile_hook)
-        copy_profile_hook(tensor.device(), Device{}, static_cast<int64_t>(result->storage->nbytes), start, now_ns());
+    if (copy_profile_callback)
+        copy_profile_callback(tensor.device(), Device{}, static_cast<int64_t>(result->storage->nbytes), start,
+                              now_ns());
     return result;
 }
 

@@ -20,7 +20,7 @@ Ref<Tensor> copy_across(const Tensor& tensor, Device device);
 // The same for ops of the user's: a call of `clone` whose result is on that device, with its gradient.
 Ref<Tensor> clone_to(Tensor& tensor, Device device);
 // Told of every copy while a profile is being taken: from, to, bytes.
-extern void (*copy_profile_hook)(Device from, Device to, int64_t bytes, int64_t start_ns, int64_t end_ns);
+extern void (*copy_profile_callback)(Device from, Device to, int64_t bytes, int64_t start_ns, int64_t end_ns);
 
 // Where `clone_to` wants the result of the call at hand.
 extern thread_local const Device* clone_target;

@@ -104,7 +104,7 @@ bool Numbers::read(std::vector<double>& values) const {
 bool keeps_number(const Tensor& keeper) {
     const Storage& storage = *keeper.storage;
     return keeper.numel == 1 && keeper.device().type == DeviceType::CPU && storage.data && !storage.pending &&
-           !storage.read_only && !storage.external() && !requires_grad_hook(keeper) &&
+           !storage.read_only && !storage.external() && !requires_grad_callback(keeper) &&
            (is_floating(keeper.dtype) || keeper.dtype == DType::I64);
 }
 
@@ -121,7 +121,7 @@ double round_to(double value, DType dtype) {
 }
 
 void keep_number(Tensor& keeper, double value, uint32_t times) {
-    if (keeper.storage->readers) before_write_hook(keeper.storage.get());
+    if (keeper.storage->readers) before_write_callback(keeper.storage.get());
     void* at = static_cast<char*>(keeper.storage->data) + static_cast<size_t>(keeper.offset) * itemsize(keeper.dtype);
     store_scalar(Scalar::of(value), keeper.dtype, at);
     version_of(keeper) += times;

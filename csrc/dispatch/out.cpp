@@ -10,14 +10,14 @@
 
 namespace mt {
 
-bool (*requires_grad_hook)(const Tensor&) = nullptr;
-void (*check_inference_hook)(const Tensor&) = nullptr;
+bool (*requires_grad_callback)(const Tensor&) = nullptr;
+void (*check_inference_callback)(const Tensor&) = nullptr;
 
 namespace {
 
 void grow(Storage& storage, size_t nbytes) {
-    if (storage.pending) materialize_hook(&storage);
-    if (storage.readers) before_write_hook(&storage);
+    if (storage.pending) materialize_callback(&storage);
+    if (storage.readers) before_write_callback(&storage);
     storage.resize(nbytes);
 }
 
@@ -86,7 +86,7 @@ void check_castable(DType from, DType to) {
 void check_out_needs_no_gradient(const char* op, const Tensor* const* tensors, size_t count) {
     if (!thread_settings.records_backward()) return;
     for (size_t i = 0; i < count; ++i)
-        if (tensors[i] && requires_grad_hook(*tensors[i]))
+        if (tensors[i] && requires_grad_callback(*tensors[i]))
             fail(std::string(op) +
                  "(): functions with out=... arguments don't support automatic differentiation, but one of the "
                  "arguments requires grad.");
@@ -102,7 +102,7 @@ void check_out_is_apart(const Tensor& out, const Tensor* const* operands, size_t
 
 void store_out(Tensor& out, Tensor& result) {
     static const OpDef *copy = find_op("copy"), *as_strided = find_op("as_strided");
-    check_inference_hook(out);
+    check_inference_callback(out);
     check_castable(result.dtype, out.dtype);
     check_same_device(out, result.device());
     GradMode mode(false);
@@ -128,7 +128,7 @@ void dispatch_out(Call& call, Tensor* const* outs, size_t out_count) {
     const OpDef& op = *call.op;
     SmallVector<const Tensor*, 8> all;
     for (size_t i = 0; i < out_count; ++i) {
-        check_inference_hook(*outs[i]);
+        check_inference_callback(*outs[i]);
         all.push_back(outs[i]);
     }
     for (size_t i = 0; i < call.operand_count; ++i) all.push_back(call.operands[i].tensor);

@@ -12,8 +12,8 @@ namespace mt {
 // `outs`.
 void dispatch_out(Call& call, Tensor* const* outs, size_t out_count);
 
-extern bool (*requires_grad_hook)(const Tensor& tensor);  // installed by autograd/
-extern void (*check_inference_hook)(const Tensor& written);  // the same
+extern bool (*requires_grad_callback)(const Tensor& tensor);  // installed by autograd/
+extern void (*check_inference_callback)(const Tensor& written);  // the same
 // Throws PyTorch's error if gradients are wanted of any of these: writing to `out` has none.
 void check_out_needs_no_gradient(const char* op, const Tensor* const* tensors, size_t count);
 

@@ -95,19 +95,19 @@ void refuse_dtype(const OpDef& op, DType dtype) {
 static KernelFn kernel_of(const Call& call) {
     fault_point(FaultPlace::Kernel);
     KernelFn kernel = call.op->cpu;
-    if (!kernel && call.op->python_infer) return python_step_hook;
+    if (!kernel && call.op->python_infer) return python_step_callback;
     if (!kernel) throw Error(ErrorKind::NotImplemented, "op '" + call.op->name + "' has no kernel for device cpu");
-    return call.op->takes < Takes::Any && has_other_dtypes(call) ? widen_hook : kernel;
+    return call.op->takes < Takes::Any && has_other_dtypes(call) ? widen_callback : kernel;
 }
 
 void run_bare_kernel(Call& call) { kernel_of(call)(call); }
 
 void run_kernel(Call& call) {
     KernelFn kernel = kernel_of(call);
-    if (__builtin_expect(profile_hook != nullptr, 0)) {
+    if (__builtin_expect(profile_callback != nullptr, 0)) {
         int64_t start = now_ns();
         kernel(call);
-        profile_hook(call.op, call, start, now_ns());
+        profile_callback(call.op, call, start, now_ns());
         return;
     }
     // Other threads may draw from the same generator.

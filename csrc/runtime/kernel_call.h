@@ -22,6 +22,6 @@ struct Epilogue {
 // Runs what `words` describe on the memory at `pointers`: the operands that are there, then, for an op that draws
 // random numbers, two words with the seed and the offset, then the results. All arrays are row-major. Installed by
 // trace/; abi.h has the layout of the words. With an epilogue it is an op that takes one (epilogue_kernel.h).
-extern void (*kernel_call_hook)(const int64_t* words, void** pointers, const Epilogue* epilogue);
+extern void (*kernel_call_callback)(const int64_t* words, void** pointers, const Epilogue* epilogue);
 
 }  // namespace mt

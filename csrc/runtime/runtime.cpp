@@ -9,8 +9,8 @@
 #include "runtime/sort.h"
 
 namespace mt {
-void (*kernel_call_hook)(const int64_t*, void**, const Epilogue*) = nullptr;
-void (*host_call_hook)(const char*, int64_t, void**) = nullptr;
+void (*kernel_call_callback)(const int64_t*, void**, const Epilogue*) = nullptr;
+void (*host_call_callback)(const char*, int64_t, void**) = nullptr;
 }  // namespace mt
 
 namespace {
@@ -40,12 +40,12 @@ void parallel_for(int64_t n, int64_t grain, void (*fn)(void*, int64_t, int64_t),
 }
 
 void call_kernel(const int64_t* words, void** pointers) {
-    mt::keeping_errors([&] { mt::kernel_call_hook(words, pointers, nullptr); });
+    mt::keeping_errors([&] { mt::kernel_call_callback(words, pointers, nullptr); });
 }
 
 void convolve(const int64_t* words, void** pointers, MtEpilogue run, void* ctx) {
     mt::Epilogue epilogue{run, ctx};
-    mt::keeping_errors([&] { mt::kernel_call_hook(words, pointers, &epilogue); });
+    mt::keeping_errors([&] { mt::kernel_call_callback(words, pointers, &epilogue); });
 }
 
 void sort(const int64_t* words, void** pointers, uint8_t (*less)(void**, int64_t, int64_t)) {
@@ -54,8 +54,8 @@ void sort(const int64_t* words, void** pointers, uint8_t (*less)(void**, int64_t
 
 void call_host(const char* text, int64_t length, void** pointers) {
     mt::keeping_errors([&] {
-        if (!mt::host_call_hook) mt::fail("compiled code calls Python, which is not there");
-        mt::host_call_hook(text, length, pointers);
+        if (!mt::host_call_callback) mt::fail("compiled code calls Python, which is not there");
+        mt::host_call_callback(text, length, pointers);
     });
 }
 

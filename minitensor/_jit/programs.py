@@ -94,8 +94,8 @@ def begin(number: int, folder: str | None) -> None:
         if before is not None and not _C.learn_of_runs(before, file.folder):
             before = None
     if folder is not None:
-        _C.set_submit_hook(_submit)
-        _C.set_recall_hook(_recall)
+        _C.set_submit_callback(_submit)
+        _C.set_recall_callback(_recall)
         if before:
             from minitensor._jit.kept_plans import compiler_sources
 

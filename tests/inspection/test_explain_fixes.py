@@ -332,7 +332,7 @@ def test_every_reason_of_an_op_has_a_fix_and_a_case():
     assert {reason.code for reason in about_ops} - set(CASES) == set()
 
 
-def test_an_op_of_the_users_own_between_two_others_says_which_it_is(own_rows):
+def test_an_op_of_the_users_own_between_two_others_says_which_it_is():
     @extend.op("sorted_between(Tensor input)", shape=lambda x: x)
     def between(x):
         return np.sort(x)

@@ -205,7 +205,7 @@ def test_handlers_of_the_program_wait_for_what_is_being_computed(place, options)
 
 @pytest.mark.at_once(reason="it records by itself")
 @pytest.mark.parametrize("at", [1, 2])
-def test_ctrl_c_waits_while_what_an_error_left_is_computed(own_rows, at):
+def test_ctrl_c_waits_while_what_an_error_left_is_computed(at):
     """What doesn't depend on the op that failed can't be asked for again: even Python's own handler waits."""
 
     def kernel(x):

@@ -248,12 +248,12 @@ def with_helper(clock):
 
     with program(clock, enable_lazy_compilation=True):
         clock.now += 1000 * SECOND
-        _C.set_submit_hook(submit)
+        _C.set_submit_callback(submit)
         _C.set_reply_pipe(replies)
         try:
             yield jobs, answer, lambda: os.close(ours)
         finally:
-            _C.set_submit_hook(None)
+            _C.set_submit_callback(None)
             _C.set_reply_pipe(-1)
             os.close(replies)
 

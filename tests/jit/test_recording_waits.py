@@ -10,8 +10,6 @@ from recording import flushes, recorded
 import minitensor as mt
 from minitensor import extend
 
-pytestmark = pytest.mark.usefixtures("own_rows")
-
 _numbers = itertools.count()
 
 

@@ -15,9 +15,6 @@ from minitensor import extend
 _numbers = itertools.count()
 
 
-pytestmark = pytest.mark.usefixtures("own_rows")
-
-
 def fresh(name):
     """A name that no test has used."""
     return f"{name}_{next(_numbers)}"

@@ -176,7 +176,7 @@ Tensor& keeper_of(PyObject* object) {
     if (!is_tensor(object)) fail_type(std::string("a number is kept in a tensor, not in ") + Py_TYPE(object)->tp_name);
     Tensor& keeper = *tensor_of(object);
     if (keeper.numel != 1) fail("a tensor that keeps a number has one element, not " + std::to_string(keeper.numel));
-    if (keeper.storage->pending) materialize_hook(keeper.storage.get());
+    if (keeper.storage->pending) materialize_callback(keeper.storage.get());
     if (!keeps_number(keeper) && in_function())
         function_log->unclear = "an optimizer keeps a number in memory that others may change";
     return keeper;

@@ -317,19 +317,19 @@ PyObject* py_set_compile_callback(PyObject*, PyObject* args) {
     Py_XSETREF(g_compile, Py_NewRef(compiler));
     Py_XSETREF(g_recall, Py_NewRef(recaller));
     compile_callback = compile;
-    recall_hook = recall_run;
+    recall_callback = recall_run;
     Py_RETURN_NONE;
 }
 
-PyObject* py_set_recall_hook(PyObject*, PyObject* recaller) {
+PyObject* py_set_recall_callback(PyObject*, PyObject* recaller) {
     Py_XSETREF(g_kept, recaller == Py_None ? nullptr : Py_NewRef(recaller));
-    recall_hook = recall_run;
+    recall_callback = recall_run;
     Py_RETURN_NONE;
 }
 
-PyObject* py_set_submit_hook(PyObject*, PyObject* submitter) {
+PyObject* py_set_submit_callback(PyObject*, PyObject* submitter) {
     Py_XSETREF(g_submit, submitter == Py_None ? nullptr : Py_NewRef(submitter));
-    submit_hook = g_submit ? submit : nullptr;
+    submit_callback = g_submit ? submit : nullptr;
     Py_RETURN_NONE;
 }
 
@@ -358,11 +358,13 @@ PyObject* py_plan_bytes(PyObject*, PyObject* args) {
 }
 
 PyMethodDef compile_callback_functions[] = {
-    {"set_submit_hook", method<py_set_submit_hook>(), METH_O,
-     "set_submit_hook(f | None): f(number, signature, (nodes, inputs, scalars)) has another process compile a trace, "
+    {"set_submit_callback", method<py_set_submit_callback>(), METH_O,
+     "set_submit_callback(f | None): f(number, signature, (nodes, inputs, scalars)) has another process compile a "
+     "trace, "
      "and returns whether it will."},
-    {"set_recall_hook", method<py_set_recall_hook>(), METH_O,
-     "set_recall_hook(f | None): f(number, signature) -> (plan, [(entry, what keeps the code)], name) or None: what "
+    {"set_recall_callback", method<py_set_recall_callback>(), METH_O,
+     "set_recall_callback(f | None): f(number, signature) -> (plan, [(entry, what keeps the code)], name) or None: "
+     "what "
      "another process has compiled for a run of this program."},
     {"plan_bytes", method<py_plan_bytes>(), METH_VARARGS,
      "plan_bytes(results of each node, inputs, scalars, plan) -> the plan as bytes that a recalled one is made of."},

@@ -47,7 +47,7 @@ void call_host(const char* text, int64_t length, void** pointers) {
     if (!problem.empty()) fail("a call from compiled code to Python failed: " + problem);
 }
 
-[[maybe_unused]] const bool g_hooked = (host_call_hook = call_host) != nullptr;
+[[maybe_unused]] const bool g_hooked = (host_call_callback = call_host) != nullptr;
 
 }  // namespace
 

@@ -127,7 +127,7 @@ PyRef call_interruptibly(PyObject* callable, PyObject* args) {
         }
         if (done) break;
         try {
-            if (signals_hook) signals_hook();
+            if (signals_callback) signals_callback();
         } catch (const Error&) {
             call->left = true;
             call->result = {};

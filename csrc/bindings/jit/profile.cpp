@@ -96,9 +96,9 @@ PyObject* py_start_profile(PyObject*, PyObject*) {
         return nullptr;
     }
     g_events = new std::vector<Event>;
-    profile_hook = on_kernel;
-    launch_profile_hook = on_launch;
-    copy_profile_hook = on_copy;
+    profile_callback = on_kernel;
+    launch_profile_callback = on_launch;
+    copy_profile_callback = on_copy;
     Py_RETURN_NONE;
 }
 
@@ -131,9 +131,9 @@ PyObject* py_take_profile(PyObject*, PyObject*) {
 PyObject* py_stop_profile(PyObject*, PyObject*) {
     return guarded([&]() -> PyObject* {
         if (!g_events) fail("no profile is being taken");
-        profile_hook = nullptr;
-        launch_profile_hook = nullptr;
-        copy_profile_hook = nullptr;
+        profile_callback = nullptr;
+        launch_profile_callback = nullptr;
+        copy_profile_callback = nullptr;
         std::vector<Event> events = std::move(*g_events);
         delete std::exchange(g_events, nullptr);
         return list_of_events(std::move(events));

@@ -155,7 +155,7 @@ uint64_t next_owner() { return ++g_owners; }
 void forget_length(uint64_t owner) { g_short.erase(owner); }
 
 bool init_recorded_call(PyObject* module) {
-    grad_stored_hook = note_gradient;
+    grad_stored_callback = note_gradient;
     return PyModule_AddFunctions(module, recorded_call_functions) == 0;
 }
 

@@ -37,9 +37,9 @@ void on_eager(const char* op) {
     capture_source(&source);
     PyRef where(source_tuple(source));
     Py_XDECREF(source.code);
-    PyRef hook = PyRef::borrow(g_eager);
-    if (!hook) return;  // taken away by a finalizer just now
-    PyRef done(PyObject_CallFunction(hook.get(), "sO", op, where.get()));
+    PyRef callback = PyRef::borrow(g_eager);
+    if (!callback) return;  // taken away by a finalizer just now
+    PyRef done(PyObject_CallFunction(callback.get(), "sO", op, where.get()));
     if (!done) fail_python();
 }
 
@@ -51,34 +51,34 @@ void on_flush(const Trace& trace, const Plan& plan, const char* reason, bool hit
     PyRef copies = list_of(trace.snapshots(), [](const Trace::Snapshot& one) {
         return Py_BuildValue("(nN)", static_cast<Py_ssize_t>(one.copy->nbytes), source_tuple(one.place));
     });
-    PyRef hook = PyRef::borrow(g_flush);
-    if (!hook) return;
-    PyRef done(PyObject_CallFunction(hook.get(), "sOOnOO", reason, where.get(), hit ? Py_True : Py_False,
+    PyRef callback = PyRef::borrow(g_flush);
+    if (!callback) return;
+    PyRef done(PyObject_CallFunction(callback.get(), "sOOnOO", reason, where.get(), hit ? Py_True : Py_False,
                                      static_cast<Py_ssize_t>(trace.nodes.size()),
                                      plan.record ? plan.record.get() : Py_None, copies.get()));
     if (!done) fail_python();
 }
 
 PyRef on_lost(const PyRef& record, const SourceRef& at, int64_t recorded_ns, int64_t eager_ns) {
-    PyRef where(source_tuple(at)), hook = PyRef::borrow(g_lost);
-    if (!hook) return {};
-    return checked(PyObject_CallFunction(hook.get(), "OOLL", record ? record.get() : Py_None, where.get(),
+    PyRef where(source_tuple(at)), callback = PyRef::borrow(g_lost);
+    if (!callback) return {};
+    return checked(PyObject_CallFunction(callback.get(), "OOLL", record ? record.get() : Py_None, where.get(),
                                          static_cast<long long>(recorded_ns), static_cast<long long>(eager_ns)));
 }
 
 PyRef on_losses(const PyRef& record, const std::vector<Loss>& losses) {
-    PyRef hook = PyRef::borrow(g_losses);
-    if (!hook) return {};
+    PyRef callback = PyRef::borrow(g_losses);
+    if (!callback) return {};
     PyRef all = list_of(losses, [](const Loss& one) {
         return Py_BuildValue("(sLL)", one.cluster.c_str(), static_cast<long long>(one.timed.launch_ns),
                              static_cast<long long>(one.timed.ops_ns));
     });
-    return checked(PyObject_CallFunctionObjArgs(hook.get(), record ? record.get() : Py_None, all.get(), nullptr));
+    return checked(PyObject_CallFunctionObjArgs(callback.get(), record ? record.get() : Py_None, all.get(), nullptr));
 }
 
 void on_ran(const PyRef& record) {
-    PyRef hook = PyRef::borrow(g_ran);
-    if (hook && record.get() != Py_None) checked(PyObject_CallOneArg(hook.get(), record.get()));
+    PyRef callback = PyRef::borrow(g_ran);
+    if (callback && record.get() != Py_None) checked(PyObject_CallOneArg(callback.get(), record.get()));
 }
 
 // It is asked where nothing may be thrown, and where an exception may be on its way.
@@ -146,15 +146,15 @@ PyObject* py_set_options_id(PyObject*, PyObject* id) {
     Py_RETURN_NONE;
 }
 
-PyObject* py_set_flush_hook(PyObject*, PyObject* callable) {
+PyObject* py_set_flush_callback(PyObject*, PyObject* callable) {
     Py_XSETREF(g_flush, callable == Py_None ? nullptr : Py_NewRef(callable));
-    flush_hook = g_flush ? on_flush : nullptr;
+    flush_callback = g_flush ? on_flush : nullptr;
     Py_RETURN_NONE;
 }
 
-PyObject* py_set_eager_hook(PyObject*, PyObject* callable) {
+PyObject* py_set_eager_callback(PyObject*, PyObject* callable) {
     Py_XSETREF(g_eager, callable == Py_None ? nullptr : Py_NewRef(callable));
-    eager_hook = g_eager ? on_eager : nullptr;
+    eager_callback = g_eager ? on_eager : nullptr;
     Py_RETURN_NONE;
 }
 
@@ -164,16 +164,16 @@ bool callable_or_none(PyObject* object) {
     return false;
 }
 
-PyObject* py_set_demotion_hooks(PyObject*, PyObject* args) {
+PyObject* py_set_demotion_callbacks(PyObject*, PyObject* args) {
     PyObject *losses, *lost, *ran;
-    if (!PyArg_ParseTuple(args, "OOO:set_demotion_hooks", &losses, &lost, &ran)) return nullptr;
+    if (!PyArg_ParseTuple(args, "OOO:set_demotion_callbacks", &losses, &lost, &ran)) return nullptr;
     if (!callable_or_none(losses) || !callable_or_none(lost) || !callable_or_none(ran)) return nullptr;
     Py_XSETREF(g_losses, losses == Py_None ? nullptr : Py_NewRef(losses));
     Py_XSETREF(g_lost, lost == Py_None ? nullptr : Py_NewRef(lost));
     Py_XSETREF(g_ran, ran == Py_None ? nullptr : Py_NewRef(ran));
-    losses_hook = g_losses ? on_losses : nullptr;
-    demoted_hook = g_lost ? on_lost : nullptr;
-    demoted_ran_hook = g_ran ? on_ran : nullptr;
+    losses_callback = g_losses ? on_losses : nullptr;
+    demoted_callback = g_lost ? on_lost : nullptr;
+    demoted_ran_callback = g_ran ? on_ran : nullptr;
     Py_RETURN_NONE;
 }
 
@@ -218,9 +218,9 @@ PyObject* py_learn_of_runs(PyObject*, PyObject* args) {
     return PyBool_FromLong(Policy::learn_of({text, static_cast<size_t>(size)}, folder));
 }
 
-PyObject* py_set_refuse_hook(PyObject*, PyObject* callable) {
+PyObject* py_set_refuse_callback(PyObject*, PyObject* callable) {
     Py_XSETREF(g_refuse, Py_NewRef(callable));
-    refuse_hook = on_refuse;
+    refuse_callback = on_refuse;
     Py_RETURN_NONE;
 }
 
@@ -303,16 +303,17 @@ PyMethodDef trace_bindings_functions[] = {
     {"options_id", method<py_options_id>(), METH_NOARGS,
      "The number of the options in force on this thread, part of every signature; 0 before there are any."},
     {"set_options_id", method<py_set_options_id>(), METH_O, "set_options_id(id): the options in force on this thread."},
-    {"set_flush_hook", method<py_set_flush_hook>(), METH_O,
-     "set_flush_hook(f | None): f(reason, source, hit, ops, record, copies)."},
-    {"set_eager_hook", method<py_set_eager_hook>(), METH_O,
-     "set_eager_hook(f | None): f(op, source) for what ran eagerly since it can't be recorded."},
-    {"set_demotion_hooks", method<py_set_demotion_hooks>(), METH_VARARGS,
-     "set_demotion_hooks(losses | None, lost | None, ran | None): losses(record, [(cluster, ns, ns of its ops)]) -> "
+    {"set_flush_callback", method<py_set_flush_callback>(), METH_O,
+     "set_flush_callback(f | None): f(reason, source, hit, ops, record, copies)."},
+    {"set_eager_callback", method<py_set_eager_callback>(), METH_O,
+     "set_eager_callback(f | None): f(op, source) for what ran eagerly since it can't be recorded."},
+    {"set_demotion_callbacks", method<py_set_demotion_callbacks>(), METH_VARARGS,
+     "set_demotion_callbacks(losses | None, lost | None, ran | None): losses(record, [(cluster, ns, ns of its ops)]) "
+     "-> "
      "record of the plan with those op by op; lost(record, source, recorded_ns, eager_ns) -> record of what runs "
      "eagerly from now on; ran(record) of each run of it."},
     {"plan_made", method<py_plan_made>(), METH_O,
-     "plan_made(number): a thread has compiled what the compile hook was given with that number."},
+     "plan_made(number): a thread has compiled what the compile callback was given with that number."},
     {"set_policy_clock", method<py_set_policy_clock>(), METH_O,
      "set_policy_clock(f | None): f() -> nanoseconds, instead of the clock that the policy goes by."},
     {"set_reply_pipe", method<py_set_reply_pipe>(), METH_O,
@@ -322,8 +323,8 @@ PyMethodDef trace_bindings_functions[] = {
     {"learn_of_runs", method<py_learn_of_runs>(), METH_VARARGS,
      "learn_of_runs(bytes | None, folder) -> whether they are what `known_runs` gave an earlier process of the "
      "program."},
-    {"set_refuse_hook", method<py_set_refuse_hook>(), METH_O,
-     "set_refuse_hook(f): f(op, reason) raises for what must be compiled and can't."},
+    {"set_refuse_callback", method<py_set_refuse_callback>(), METH_O,
+     "set_refuse_callback(f): f(op, reason) raises for what must be compiled and can't."},
     {"raise_refusal", method<py_raise_refusal>(), METH_NOARGS,
      "Raises again what the function at hand, which is compiled as a whole, was refused first, if it went on."},
     {"next_scope", method<py_next_scope>(), METH_NOARGS, "The number of the next scope in what is being recorded."},

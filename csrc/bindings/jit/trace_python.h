@@ -1,4 +1,4 @@
-// Shared by what shows traces to Python: the compiler's hooks, profiles, recording.
+// Shared by what shows traces to Python: the compiler's callbacks, profiles, recording.
 #pragma once
 
 #include "bindings/py.h"

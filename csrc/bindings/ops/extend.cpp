@@ -82,7 +82,7 @@ void run_in_python(Call& call) {
     InPython in_python(call);
     size_t promised = call.result_count;
     Ref<Tensor> results[std::size(call.results)];
-    python_kernel_hook(call, call.outputs[0]->device(), results);
+    python_kernel_callback(call, call.outputs[0]->device(), results);
     if (call.result_count != promised)
         fail("the kernel of '" + call.op->name + "' returned " + std::to_string(call.result_count) +
              " tensors, its shape rule " + std::to_string(promised));
@@ -115,7 +115,7 @@ PyObject* py_set_shape_rule(PyObject*, PyObject* args) {
         Py_XSETREF(op.python_infer, Py_NewRef(rule));
         op.infer = infer_in_python;
         op.cpu = direct ? nullptr : run_in_python;
-        python_step_hook = run_in_python;
+        python_step_callback = run_in_python;
         op.takes = Takes::Any;
         Py_RETURN_NONE;
     });

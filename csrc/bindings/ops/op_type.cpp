@@ -372,7 +372,7 @@ OpDef& op_of(PyObject* callable) { return def_of(callable); }
 bool init_ops(PyObject* module) {
     OpType.tp_getset = getset;
     OpType.tp_methods = methods;
-    python_kernel_hook = run_python_kernel;
+    python_kernel_callback = run_python_kernel;
     return PyType_Ready(&OpType) == 0 && PyModule_AddFunctions(module, op_type_functions) == 0 &&
            PyModule_AddType(module, &OpType) == 0;
 }

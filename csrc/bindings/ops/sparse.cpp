@@ -80,8 +80,8 @@ PyMethodDef sparse_functions[] = {
 }  // namespace
 
 bool init_sparse(PyObject* module) {
-    sparse_hook = run_sparse;
-    add_sparse_gradient_hook = add_sparse_gradient;
+    sparse_callback = run_sparse;
+    add_sparse_gradient_callback = add_sparse_gradient;
     return PyModule_AddFunctions(module, sparse_functions) == 0;
 }
 

@@ -236,9 +236,9 @@ PyMethodDef vmap_functions[] = {
 }  // namespace
 
 bool init_vmap(PyObject* module) {
-    is_mapped_hook = is_mapped;
-    run_mapped_hook = run_mapped;
-    refuse_escaped_hook = check_escaped;
+    is_mapped_callback = is_mapped;
+    run_mapped_callback = run_mapped;
+    refuse_escaped_callback = check_escaped;
     return PyModule_AddFunctions(module, vmap_functions) == 0;
 }
 

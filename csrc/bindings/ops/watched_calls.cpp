@@ -111,7 +111,7 @@ PyMethodDef watched_functions[] = {
 }  // namespace
 
 bool init_watched_calls(PyObject* module) {
-    run_watched_hook = run_watched;
+    run_watched_callback = run_watched;
     return PyModule_AddFunctions(module, watched_functions) == 0;
 }
 

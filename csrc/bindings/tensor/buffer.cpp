@@ -93,7 +93,7 @@ DeviceAddress reachable_place(Tensor& tensor) {
         DeviceAddress place = tensor.place();
         Ref<Storage> storage = tensor.storage;
         if (!storage->readers) return place;
-        before_write_hook(storage.get());
+        before_write_callback(storage.get());
     }
 }
 

@@ -13,8 +13,8 @@ namespace {
 void materialize(Tensor& t) {
     while (t.storage->pending || t.storage->readers) {
         Ref<Storage> storage = t.storage;
-        if (storage->pending) materialize_hook(storage.get());
-        else before_write_hook(storage.get());
+        if (storage->pending) materialize_callback(storage.get());
+        else before_write_callback(storage.get());
     }
     t.storage->ensure_memory();
 }

@@ -37,7 +37,7 @@ bool keep(PyObject* self) {
     if (!tensor || tensor->pyobject != self) return false;
     if (Py_TYPE(self) == &TensorType && !object->dict && !object->weakrefs) return false;
     if (tensor->refcount == 1) {
-        if (!tensor->autograd || !keep_leaf_hook(*tensor)) return false;
+        if (!tensor->autograd || !keep_leaf_callback(*tensor)) return false;
         ++tensor->refcount;
     }
     Py_SET_REFCNT(self, 1);

@@ -156,7 +156,7 @@ PyObject* tensor_repr(PyObject* self) {
         Observing observing("repr()");
         Tensor& t = *tensor_of(self);
         if (t.device().type != DeviceType::Meta) trace::check_open("repr()");
-        if (t.pending() && t.numel) materialize_hook(t.storage.get());
+        if (t.pending() && t.numel) materialize_callback(t.storage.get());
         return true;
     });
     return computed ? PyObject_CallMethod(self, "_repr", nullptr) : nullptr;
@@ -199,11 +199,11 @@ bool init_tensor(PyObject* module) {
     Py_INCREF(tensor_type_memory.ht_qualname);
     if (PyType_Ready(&TensorType) < 0) return false;
     TensorType.tp_flags &= ~Py_TPFLAGS_IMMUTABLETYPE;  // programs put methods of their own on it
-    drop_object_hook = drop_object;
-    wrap_hook = wrap;
-    unwrap_hook = unwrap;
-    value_to_python_hook = value_to_python;
-    set_python_error_hook = set_error;
+    drop_object_callback = drop_object;
+    wrap_callback = wrap;
+    unwrap_callback = unwrap;
+    value_to_python_callback = value_to_python;
+    set_python_error_callback = set_error;
     return PyModule_AddFunctions(module, tensor_type_functions) == 0 && PyModule_AddType(module, &TensorType) == 0;
 }
 

@@ -10,7 +10,7 @@ inline constexpr uint32_t kExposed = uint32_t{1} << 31;
 
 inline void expose(Storage& storage) {
     // Recorded reads must not see what is written there.
-    if (storage.readers) before_write_hook(&storage);
+    if (storage.readers) before_write_callback(&storage);
     storage.exports |= kExposed;
 }
 

@@ -30,7 +30,7 @@ void reach_fault(FaultPlace place) {
     if (place != g_place || g_passed.fetch_add(1) != g_at) return;
     if (g_interrupts) {
         std::raise(SIGINT);
-        if (signals_hook) signals_hook();
+        if (signals_callback) signals_callback();
         return;
     }
     if (place == FaultPlace::Llvm) std::abort();

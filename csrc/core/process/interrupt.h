@@ -6,7 +6,7 @@ namespace mt {
 
 // Runs the handlers of signals that have arrived, in the main thread with the GIL; throws if one of them raised. Set
 // by the bindings.
-extern void (*signals_hook)();
+extern void (*signals_callback)();
 
 // How many calls of handlers this thread is in. They may compute whatever they like, in the middle of a kernel.
 inline constinit thread_local int t_handlers = 0;

@@ -26,7 +26,7 @@
 
 namespace mt {
 
-void (*signals_hook)() = nullptr;
+void (*signals_callback)() = nullptr;
 
 namespace {
 
@@ -448,7 +448,7 @@ void check_interrupt() {
         if (g_stop.load(std::memory_order_relaxed)) throw Stopped{};
         return;
     }
-    if (!signals_hook) return;
+    if (!signals_callback) return;
     const auto now = std::chrono::steady_clock::now();
     if (now - t_asked < kSignals) return;
     t_asked = now;
@@ -457,7 +457,7 @@ void check_interrupt() {
         ~Inside() { --t_handlers; }
     } inside;
     try {
-        signals_hook();
+        signals_callback();
     } catch (...) {
         if (t_in_region) g_stop.store(true, std::memory_order_relaxed);
         throw;

@@ -19,9 +19,9 @@ struct VersionCounter {
 };
 
 // Of a tensor with an AutogradMeta; installed by autograd/.
-extern uint32_t& (*version_hook)(const Tensor& tensor);
+extern uint32_t& (*version_callback)(const Tensor& tensor);
 inline uint32_t& version_of(const Tensor& tensor) {
-    return tensor.autograd ? version_hook(tensor) : tensor.storage->version;
+    return tensor.autograd ? version_callback(tensor) : tensor.storage->version;
 }
 
 // Whether one reference is all that leads to the tensor and its memory.

@@ -2,11 +2,11 @@
 
 namespace mt {
 
-PyObject* (*wrap_hook)(Ref<Tensor>) = nullptr;
-Tensor* (*unwrap_hook)(PyObject*) = nullptr;
-PyObject* (*value_to_python_hook)(const Value&) = nullptr;
+PyObject* (*wrap_callback)(Ref<Tensor>) = nullptr;
+Tensor* (*unwrap_callback)(PyObject*) = nullptr;
+PyObject* (*value_to_python_callback)(const Value&) = nullptr;
 
-void (*set_python_error_hook)(const Error&) = nullptr;
+void (*set_python_error_callback)(const Error&) = nullptr;
 
 void warn(const std::string& text) {
     PyRef module(PyImport_ImportModule("minitensor._warning"));

@@ -45,10 +45,10 @@ class PyRef {
     PyObject* object_ = nullptr;
 };
 
-extern PyObject* (*wrap_hook)(Ref<Tensor> tensor);      // new reference; None for a null tensor
-extern Tensor* (*unwrap_hook)(PyObject* object);        // borrowed; null if it isn't a tensor
-extern PyObject* (*value_to_python_hook)(const Value& value);
-extern void (*set_python_error_hook)(const Error& error);  // raises it as a Python exception
+extern PyObject* (*wrap_callback)(Ref<Tensor> tensor);      // new reference; None for a null tensor
+extern Tensor* (*unwrap_callback)(PyObject* object);        // borrowed; null if it isn't a tensor
+extern PyObject* (*value_to_python_callback)(const Value& value);
+extern void (*set_python_error_callback)(const Error& error);  // raises it as a Python exception
 PyObject* scalar_to_python(const Scalar& scalar);
 
 // Warns at the user's line, and tells a function that is being recorded (minitensor/_warning.py). Throws where a filter

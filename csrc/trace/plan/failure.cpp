@@ -8,7 +8,7 @@ Failure Failure::current() {
     try {
         throw;
     } catch (const Error& error) {
-        if (error.kind() != ErrorKind::Python) set_python_error_hook(error);
+        if (error.kind() != ErrorKind::Python) set_python_error_callback(error);
     } catch (const std::bad_alloc&) {
         PyErr_SetString(PyExc_MemoryError, "cannot allocate memory for a computation");
     } catch (const std::exception& error) { PyErr_SetString(PyExc_RuntimeError, error.what()); }

@@ -9,7 +9,7 @@
 
 namespace mt::trace {
 
-void (*host_op_hook)(const OpDef&, int64_t) = nullptr;
+void (*host_op_callback)(const OpDef&, int64_t) = nullptr;
 
 namespace {
 
@@ -129,7 +129,7 @@ bool run_on_gpu(Trace& trace, const Step& step, Buffers& buffers) {
     if (!bytes) fail_python();
     const bool observed = step.observer.get() && step.observer.get() != Py_None;
     if (observed) show(step, false, buffers, words);
-    const int64_t start = launch_profile_hook ? now_ns() : 0;
+    const int64_t start = launch_profile_callback ? now_ns() : 0;
     PyRef program = PyRef::borrow(step.program.get());
     PyRef ignored(PyObject_CallFunctionObjArgs(program.get(), addresses.get(), bytes.get(), nullptr));
     if (!ignored) {
@@ -139,7 +139,7 @@ bool run_on_gpu(Trace& trace, const Step& step, Buffers& buffers) {
         return false;
     }
     for (const auto& [place, made] : displaced) copy_bytes(place, made->place(), made->nbytes());
-    if (launch_profile_hook) launch_profile_hook(trace, step, start, now_ns());
+    if (launch_profile_callback) launch_profile_callback(trace, step, start, now_ns());
     if (step.reports_errors) {
         uint8_t failed = 0;
         copy_bytes(DeviceAddress{Device{}, &failed, 0}, DeviceAddress{step.device, nullptr, flag}, 1);
@@ -177,12 +177,13 @@ void run_on_host(Trace& trace, const TraceNode& node, uint32_t index, Buffers& b
         ValueRef value{RefKind::Node, static_cast<uint8_t>(r), index};
         const DeviceAddress there = buffers.output(value);
         const size_t nbytes = buffers.bytes(buffers.flat(value));
-        const int64_t start = copy_profile_hook ? now_ns() : 0;
+        const int64_t start = copy_profile_callback ? now_ns() : 0;
         copy_bytes(there, call.outputs[r]->storage->place(), nbytes);
-        if (copy_profile_hook) copy_profile_hook(Device{}, there.device, static_cast<int64_t>(nbytes), start, now_ns());
+        if (copy_profile_callback)
+            copy_profile_callback(Device{}, there.device, static_cast<int64_t>(nbytes), start, now_ns());
         copied += static_cast<int64_t>(nbytes);
     }
-    if (host_op_hook) host_op_hook(*node.op, copied);
+    if (host_op_callback) host_op_callback(*node.op, copied);
 }
 
 }  // namespace mt::trace

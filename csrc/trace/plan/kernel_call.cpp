@@ -147,7 +147,7 @@ void kernel_call(const int64_t* description, void** pointers, const Epilogue* ep
     kernel->run(call, *epilogue);
 }
 
-const bool installed = (kernel_call_hook = kernel_call, true);
+const bool installed = (kernel_call_callback = kernel_call, true);
 
 }  // namespace
 

@@ -11,7 +11,7 @@
 namespace mt::trace {
 
 std::shared_ptr<Plan> (*compile_callback)(Trace&, uint64_t) = nullptr;
-std::shared_ptr<Plan> (*recall_hook)(Trace&, uint64_t) = nullptr;
+std::shared_ptr<Plan> (*recall_callback)(Trace&, uint64_t) = nullptr;
 
 void load_compiler() {
     if (compile_callback) return;
@@ -122,7 +122,7 @@ std::shared_ptr<Plan> plan_of(Trace& trace, bool* hit) {
         if (miss == Policy::Miss::Wait) return plan_op_by_op(trace, hash, structure);
         const int64_t started = policy_clock();
         if (miss == Policy::Miss::Recall) {
-            plan = recall_hook ? recall_hook(trace, hash) : nullptr;
+            plan = recall_callback ? recall_callback(trace, hash) : nullptr;
             if (plan) note_cost_of_recalling(policy_clock() - started);
         } else {
             load_compiler();
@@ -136,7 +136,7 @@ std::shared_ptr<Plan> plan_of(Trace& trace, bool* hit) {
         plan->structure = structure;
         if (plan->contest) plan = next_in_contest(trace, plan);
         plans().insert(trace.signature, hash, trace.owner, plan);
-    } else if (plan->contest && !launch_profile_hook) {
+    } else if (plan->contest && !launch_profile_callback) {
         std::shared_ptr<Plan> next = next_in_contest(trace, plan);
         // Python ran: the cache may have changed.
         if (next != plan && (known = plans().find(trace.signature, hash))) *known = next;

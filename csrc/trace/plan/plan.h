@@ -106,18 +106,18 @@ extern std::shared_ptr<Plan> (*compile_callback)(Trace& trace, uint64_t number);
 // Loads it where it isn't: the first op is placed on a device that compiles.
 void load_compiler();
 // The plan that another process has made for it; null if there is none.
-extern std::shared_ptr<Plan> (*recall_hook)(Trace& trace, uint64_t number);
+extern std::shared_ptr<Plan> (*recall_callback)(Trace& trace, uint64_t number);
 // Told of every flush while an account is kept: reason, whether the plan was cached.
-extern void (*flush_hook)(const Trace& trace, const Plan& plan, const char* reason, bool hit);
+extern void (*flush_callback)(const Trace& trace, const Plan& plan, const char* reason, bool hit);
 // Told, while an account is kept, of an op that ran eagerly since it can't be recorded.
-extern void (*eager_hook)(const char* op);
+extern void (*eager_callback)(const char* op);
 // Raises the error of an op that must be compiled and can't even be recorded.
-extern void (*refuse_hook)(const char* op, const char* reason);
-extern void (*launch_profile_hook)(const Trace& trace, const Step& step, int64_t start_ns, int64_t end_ns);
+extern void (*refuse_callback)(const char* op, const char* reason);
+extern void (*launch_profile_callback)(const Trace& trace, const Step& step, int64_t start_ns, int64_t end_ns);
 
 void replay(Trace& trace, Plan& plan);
 // Where an op on a GPU ran on the host instead, while an account is kept: the bytes that were copied for it.
-extern void (*host_op_hook)(const OpDef& op, int64_t bytes);
+extern void (*host_op_callback)(const OpDef& op, int64_t bytes);
 // Runs a trace, whether its thread is recording or not.
 void flush_now(Trace& trace, const char* reason);
 // Runs a trace of one call, of which no account is kept.

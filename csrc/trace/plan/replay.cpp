@@ -13,7 +13,7 @@
 
 namespace mt::trace {
 
-void (*launch_profile_hook)(const Trace&, const Step&, int64_t, int64_t) = nullptr;
+void (*launch_profile_callback)(const Trace&, const Step&, int64_t, int64_t) = nullptr;
 
 namespace {
 
@@ -126,7 +126,7 @@ bool run_launch(Trace& trace, const Step& step, Progress& run) {
     const bool observed = step.observer.get() != Py_None;
     const size_t arrays = step.inputs.size() + step.outputs.size();
     if (observed) observe(step, false, pointers.data(), arrays);
-    int64_t start = launch_profile_hook ? now_ns() : 0;
+    int64_t start = launch_profile_callback ? now_ns() : 0;
     int32_t status;
     forget_runtime_error();
     run.entered = true;
@@ -140,7 +140,7 @@ bool run_launch(Trace& trace, const Step& step, Progress& run) {
         return false;
     }
     rethrow_runtime_error();
-    if (launch_profile_hook) launch_profile_hook(trace, step, start, now_ns());
+    if (launch_profile_callback) launch_profile_callback(trace, step, start, now_ns());
     if (status != 0) fail("the compiled cluster " + step.name + " failed with status " + std::to_string(status));
     run.left = true;
     if (observed) observe(step, true, pointers.data(), arrays);
@@ -212,7 +212,7 @@ void located(const Trace& trace, uint32_t node, F&& body) {
     try {
         body();
     } catch (const Error& error) {
-        if (error.kind() != ErrorKind::Python) set_python_error_hook(error);
+        if (error.kind() != ErrorKind::Python) set_python_error_callback(error);
         add_source_note(trace.nodes[node].source, *trace.nodes[node].op);
         fail_python();
     }

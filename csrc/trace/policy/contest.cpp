@@ -8,7 +8,7 @@
 
 namespace mt::trace {
 
-PyRef (*losses_hook)(const PyRef&, const std::vector<Loss>&) = nullptr;
+PyRef (*losses_callback)(const PyRef&, const std::vector<Loss>&) = nullptr;
 
 namespace {
 
@@ -103,7 +103,7 @@ std::shared_ptr<Plan> settled(const Trace& trace, const std::shared_ptr<Plan>& p
         return plan;
     }
     auto next = without(trace, *plan, lost);
-    if (losses_hook) next->record = losses_hook(next->record, losses);
+    if (losses_callback) next->record = losses_callback(next->record, losses);
     return next;
 }
 

@@ -35,7 +35,7 @@ struct Loss {
 };
 // Told of the clusters that run op by op from now on, with what the account knows their plan by, if one is kept.
 // Returns what it knows the next plan by.
-extern PyRef (*losses_hook)(const PyRef& record, const std::vector<Loss>& losses);
+extern PyRef (*losses_callback)(const PyRef& record, const std::vector<Loss>& losses);
 
 // Runs the ops as they were recorded.
 std::shared_ptr<Plan> plan_op_by_op(const Trace& trace, uint64_t signature_hash, uint64_t structure = 0);

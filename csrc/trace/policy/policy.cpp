@@ -11,11 +11,11 @@
 namespace mt::trace {
 
 int64_t (*policy_clock)() = now_ns;
-PyRef (*demoted_hook)(const PyRef&, const SourceRef&, int64_t, int64_t) = nullptr;
-void (*demoted_ran_hook)(const PyRef&) = nullptr;
-bool (*submit_hook)(const Trace&, uint64_t) = nullptr;
+PyRef (*demoted_callback)(const PyRef&, const SourceRef&, int64_t, int64_t) = nullptr;
+void (*demoted_ran_callback)(const PyRef&) = nullptr;
+bool (*submit_callback)(const Trace&, uint64_t) = nullptr;
 
-bool compiles_at_once() { return !may_wait() || flush_hook || launch_profile_hook; }
+bool compiles_at_once() { return !may_wait() || flush_callback || launch_profile_callback; }
 
 namespace {
 
@@ -109,7 +109,7 @@ uint32_t Policy::run_eagerly(size_t calls, bool timed) {
 // There is nothing to be done about this run, and it may be the same with the next ones.
 uint32_t Policy::stay_eager(bool timed) {
     if (idle_++ == 0) awake_ = policy_clock();
-    if (idle_ < kIdle || flush_hook) return run_eagerly(std::max(now_->calls, site_->calls), timed);
+    if (idle_ < kIdle || flush_callback) return run_eagerly(std::max(now_->calls, site_->calls), timed);
     idle_ = 0;
     paused_ = true;
     now_ = nullptr;
@@ -182,7 +182,7 @@ uint32_t Policy::begin_call(const OpDef& kind, uint64_t work, const SourceRef& a
     }
     idle_ = 0;
     doze_ns_ = kFirstDozeNs;
-    if (launch_profile_hook) {  // what looks at launches takes time itself
+    if (launch_profile_callback) {  // what looks at launches takes time itself
         forget();
         return 0;
     }
@@ -221,7 +221,7 @@ uint32_t Policy::outlast() {
 void Policy::end_eager(size_t calls) {
     const int64_t took_ns = timed_ ? policy_clock() - started_ : 0;
     const Run* ended = now_;
-    if (flush_hook && demoted_ran_hook && now_->record) demoted_ran_hook(now_->record);
+    if (flush_callback && demoted_ran_callback && now_->record) demoted_ran_callback(now_->record);
     if (now_ == ended && timed_) {  // what Python ran may have begun another
         if (now_->state < State::Contest)
             now_->spent_ns += static_cast<int64_t>(weight_ * static_cast<double>(took_ns));
@@ -232,7 +232,7 @@ void Policy::end_eager(size_t calls) {
 
 Policy::Miss Policy::miss(const Trace& trace, uint64_t hash, uint64_t structure) {
     if (must_be_compiled(trace)) return Miss::CompileNow;
-    if (structure && !flush_hook && whereabouts(hash) == Signature::At::Asked) return Miss::Wait;
+    if (structure && !flush_callback && whereabouts(hash) == Signature::At::Asked) return Miss::Wait;
     if (compiles_at_once()) return Miss::CompileNow;
     const bool asked = std::any_of(trace.nodes.begin(), trace.nodes.end(),
                                    [](const TraceNode& node) { return node.tag.compile == 1; });
@@ -257,9 +257,9 @@ Policy::Miss Policy::miss(const Trace& trace, uint64_t hash, uint64_t structure)
     }
     if (known.requests < 2) return Miss::Wait;
     if (is_careful() && !(now_ && now_->spent_ns >= cost_of_plan(trace.nodes.size()))) return Miss::Wait;
-    if (submit_hook && affords(cost_of_asking(trace.nodes.size()))) {
+    if (submit_callback && affords(cost_of_asking(trace.nodes.size()))) {
         const int64_t started = policy_clock();
-        const bool submitted = submit_hook(trace, hash);
+        const bool submitted = submit_callback(trace, hash);
         lose(policy_clock() - started);
         if (submitted) {  // Python ran: it may have been forgotten
             signature_of(hash).at = Signature::At::Asked;
@@ -366,9 +366,9 @@ void Policy::decide() {
     settle(run, lost ? State::Demoted : State::Compiled);
     if (!lost) return;
     lose(run.recorded_runs * (run.recorded_ns - run.eager_ns));
-    if (!demoted_hook) return;
+    if (!demoted_callback) return;
     const SourceRef at{site_->code.get(), site_->key.lasti};
-    PyRef record = demoted_hook(run.record, at, run.recorded_ns, run.eager_ns);
+    PyRef record = demoted_callback(run.record, at, run.recorded_ns, run.eager_ns);
     // Python ran: another may have begun, and this one be gone.
     if (now_ == &run) run.record = std::move(record);
 }

@@ -191,11 +191,11 @@ bool compiles_at_once();
 extern int64_t (*policy_clock)();
 // Told that a run is demoted, with what the account knows its plan by, if one is kept; the account's record of these
 // runs.
-extern PyRef (*demoted_hook)(const PyRef& record, const SourceRef& at, int64_t recorded_ns, int64_t eager_ns);
+extern PyRef (*demoted_callback)(const PyRef& record, const SourceRef& at, int64_t recorded_ns, int64_t eager_ns);
 // Told of every such run while an account is kept.
-extern void (*demoted_ran_hook)(const PyRef& record);
+extern void (*demoted_ran_callback)(const PyRef& record);
 // Has another process compile a trace, known by a number; false if there is none.
-extern bool (*submit_hook)(const Trace& trace, uint64_t number);
+extern bool (*submit_callback)(const Trace& trace, uint64_t number);
 // Where that process says that it has, or that it can't: pairs of a number and 1 or 0, in 64 bits each; -1: nowhere.
 void set_reply_pipe(int file);
 

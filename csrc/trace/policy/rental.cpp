@@ -146,7 +146,7 @@ void note_cost_of_plan(size_t nodes, int64_t took_ns) {
 }
 
 int64_t cost_of_asking(size_t nodes) {
-    if (!submit_hook) return cost_of_plan(nodes);
+    if (!submit_callback) return cost_of_plan(nodes);
     return kSubmitNs + kSubmitNodeNs * static_cast<int64_t>(nodes) + (reply_pipe < 0 ? kFirstSubmitNs : 0);
 }
 

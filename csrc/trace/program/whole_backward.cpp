@@ -137,6 +137,6 @@ bool run_whole(const std::vector<Root>& roots, std::vector<Ref<Tensor>>& seeds, 
 
 }  // namespace
 
-void install_whole_backward() { whole_backward_hook = run_whole; }
+void install_whole_backward() { whole_backward_callback = run_whole; }
 
 }  // namespace mt::trace

@@ -8,9 +8,9 @@
 
 namespace mt::trace {
 
-void (*flush_hook)(const Trace&, const Plan&, const char*, bool) = nullptr;
-void (*refuse_hook)(const char*, const char*) = nullptr;
-void (*eager_hook)(const char*) = nullptr;
+void (*flush_callback)(const Trace&, const Plan&, const char*, bool) = nullptr;
+void (*refuse_callback)(const char*, const char*) = nullptr;
+void (*eager_callback)(const char*) = nullptr;
 MT_THREAD_LOCAL const char* observation = nullptr;
 
 namespace {
@@ -101,8 +101,8 @@ void flush_trace(Trace& trace, const char* reason, const Keep* keep = nullptr) {
         try {
             std::shared_ptr<Plan> plan = plan_of(trace, &hit);
             const char* why_recorded = keep ? (*keep)(trace, plan) : nullptr;
-            if (flush_hook && reason)
-                flush_hook(trace, *plan, keep ? end_of_function(why_recorded).c_str() : reason, hit);
+            if (flush_callback && reason)
+                flush_callback(trace, *plan, keep ? end_of_function(why_recorded).c_str() : reason, hit);
             at->plan = std::move(plan);
         } catch (const std::exception&) {
             failure = Failure::current();
@@ -162,8 +162,8 @@ MT_THREAD_LOCAL bool closed = false;
 }  // namespace
 
 static void refuse_look(const char* what) {
-    refuse_hook(observation ? observation : what,
-                "it needs a value in the middle of a function that is compiled as a whole");
+    refuse_callback(observation ? observation : what,
+                    "it needs a value in the middle of a function that is compiled as a whole");
 }
 
 void check_open(const char* what) {
@@ -203,10 +203,10 @@ void pending_died(Storage* storage) {
 bool close_values(bool close) { return std::exchange(closed, close); }
 
 void install() {
-    materialize_hook = materialize;
-    pending_died_hook = pending_died;
-    before_write_hook = [](Storage* storage) { keep_inputs(storage, nullptr); };
-    capture_source_hook = capture_source;
+    materialize_callback = materialize;
+    pending_died_callback = pending_died;
+    before_write_callback = [](Storage* storage) { keep_inputs(storage, nullptr); };
+    capture_source_callback = capture_source;
     install_jit_device();
     install_gpu();
     install_whole_backward();

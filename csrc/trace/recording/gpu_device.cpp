@@ -73,6 +73,6 @@ void run(Call& call, Ref<Tensor>* results, Tensor* destination) {
 
 }  // namespace
 
-void install_gpu() { run_on_gpu_hook = run; }
+void install_gpu() { run_on_gpu_callback = run; }
 
 }  // namespace mt::trace

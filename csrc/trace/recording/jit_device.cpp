@@ -31,7 +31,7 @@ void run_with_copies(Call& call, Ref<Tensor>* results, Tensor* destination) {
     load_compiler();
     const Device device = call.device;
     if (!call.op->infer) {
-        refuse_hook(call.op->name.c_str(), "");
+        refuse_callback(call.op->name.c_str(), "");
         return;
     }
     // Recording an op costs more than these allocations.

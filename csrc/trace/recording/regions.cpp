@@ -60,14 +60,14 @@ void Trace::end_part() {
 bool Trace::asks_policy(Call& call, const SourceRef& at) {
     eager_budget = policy_.begin(call, at);
     eager_region_ = gated = eager_budget != 0;
-    if (eager_region_) capture_sources = flush_hook != nullptr;  // for the account
+    if (eager_region_) capture_sources = flush_callback != nullptr;  // for the account
     return eager_region_;
 }
 
 bool Trace::may_begin_call() const {
     return goes_by_policy() && !runner && !(eager_region_ && policy_.is_paused()) && current_tag.compile == -1 &&
-           !current_tag.must && !current_tag.scope && !flush_hook && !launch_profile_hook && !profile_hook &&
-           !function_log && !vmap_depth && !thread_settings.inference_mode;
+           !current_tag.must && !current_tag.scope && !flush_callback && !launch_profile_callback &&
+           !profile_callback && !function_log && !vmap_depth && !thread_settings.inference_mode;
 }
 
 bool Trace::end_run(const char* why) {

@@ -38,8 +38,8 @@ void set_tag(const Tag& tag) {
     current_tag = tag;
     // What must be compiled is a function as a whole, not what becomes of its results.
     call_mark = tag.compile == -1 || tag.must ? 0 : word_of(tag);
-    begin_formula_hook = begin_formula;
-    end_formula_hook = end_formula;
+    begin_formula_callback = begin_formula;
+    end_formula_callback = end_formula;
 }
 
 }  // namespace mt::trace

@@ -223,7 +223,7 @@ void Trace::settle(Call& call, Tensor* destination) {
             others_ran = true;
         } else if (Storage* storage = foreign()) {
             Ref<Storage> held = Ref<Storage>::borrow(storage);
-            materialize_hook(storage);
+            materialize_callback(storage);
             others_ran = true;
         } else {
             break;
@@ -297,9 +297,9 @@ void Trace::run(Call& call, Ref<Tensor>* out) {
 
 void Trace::on_fallback(const Call& call) {
     if (eager_region_) end_eager_region();  // recorded, its operands would be computed now
-    if (current_tag.must) refuse_hook(call.op->name.c_str(), "");
+    if (current_tag.must) refuse_callback(call.op->name.c_str(), "");
     note_beyond_replay("an op runs eagerly on its way");
-    if (eager_hook) eager_hook(call.op->name.c_str());
+    if (eager_callback) eager_callback(call.op->name.c_str());
 }
 
 ValueRef Trace::whole(Tensor& tensor, Dims* base_sizes) {

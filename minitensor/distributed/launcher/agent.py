@@ -22,6 +22,7 @@ from minitensor.distributed.stores.connection import TOKEN
 __all__ = ["Agent"]
 
 _RESTART = "restart"  # a key of the store: how often all were started again
+_TURN = 2.0  # seconds: who fails of the same, as in a call with a process that has gone, says so before it is ended
 
 
 class _Ended(BaseException):
@@ -172,7 +173,9 @@ class Agent:
         looked = time.monotonic()
         while processes.running():
             if processes.failed():
-                time.sleep(min(self.options.monitor_interval, 0.5))  # who fails of the same has its turn
+                end = time.monotonic() + _TURN
+                while processes.running() and time.monotonic() < end:
+                    time.sleep(0.01)
                 return processes.failures()
             if self.options.nodes > 1 and time.monotonic() - looked > 1:
                 looked = time.monotonic()

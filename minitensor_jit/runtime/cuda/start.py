@@ -40,7 +40,7 @@ def start() -> None:
     _C.set_cuda_runtime(_runtime)
     for index in range(device_total()):
         gpu_generator(index)
-    _C.set_host_op_hook(_on_host_op)
+    _C.set_host_op_callback(_on_host_op)
 
 
 def runtime() -> Runtime:

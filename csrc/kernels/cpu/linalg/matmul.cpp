@@ -179,7 +179,7 @@ void matmul_kernel(Call& call) {
         case DType::F32:
         case DType::F64: product(a, b, out); return;
         default:
-            if (!narrow_product(a, b, out)) widen_hook(call);
+            if (!narrow_product(a, b, out)) widen_callback(call);
     }
 }
 

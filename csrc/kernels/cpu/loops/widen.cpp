@@ -76,7 +76,7 @@ void widened(Call& call) {
     }
 }
 
-const bool installed = (widen_hook = widened, true);
+const bool installed = (widen_callback = widened, true);
 
 }  // namespace
 
