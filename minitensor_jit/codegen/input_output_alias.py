@@ -23,30 +23,34 @@ def input_output_aliases(
     locations: Mapping[Value, Location],
     begun: Mapping[int, int],
     read_beside: Mapping[int, Set[Value]],
+    first_written: Mapping[Value, int],
 ) -> tuple[_Pairs, _Pairs]:
     """Which results may be written over which parameters: nothing may read the parameter afterwards.
 
     And which parameters have been read when the first window is replaced that gives a result. Results have `shapes`,
     and those in `copies` are copied at the end. `begun` is the first step of those that are launched with a step,
-    `read_beside` what these read.
+    `read_beside` what these read. Of what is written in parts `first_written` is the step that makes the first one.
     """
     steps, copied = schedule.steps, {value for _, value in copies}
     maker = {output: (k, m) for k, step in enumerate(steps) for m, output in enumerate(step.outputs)}
     last_read = {value: k for k, step in enumerate(steps) for value in step.operands}
     left_over = {n for n, _ in copies}
-    fitting: dict[int, list[tuple[int, int, int]]] = {}  # by bytes: the result, its step, which output
+    fitting: dict[int, list[tuple[int, int, int | None]]] = {}  # by bytes: the result, its step, which output or a part
     windows: list[tuple[int, int]] = []  # the result, the first step that is launched with its first update
     for n, result in enumerate(schedule.results):
         if n in left_over:
             continue
         k, m = maker[result]
-        if replaced_in(steps[k], result) is not None:
-            while (before := replaced_in(steps[k], steps[k].outputs[m])) is not None and before in maker:
-                if locations.get(before) != locations[result]:
-                    break
-                k, m = maker[before]
+        replaced, first = replaced_in(steps[k], result), result
+        while replaced in maker and locations.get(replaced) == locations[result]:
+            first = replaced
+            k, m = maker[first]
+            replaced = replaced_in(steps[k], first)
+        in_parts = first in first_written
+        k = first_written.get(first, k)
+        if replaced_in(steps[maker[result][0]], result) is not None:
             windows.append((n, begun.get(k, k)))
-        fitting.setdefault(shapes[n].nbytes, []).append((n, k, m))
+        fitting.setdefault(shapes[n].nbytes, []).append((n, k, None if in_parts else m))
     found: set[tuple[int, int]] = set()
     earlier: set[tuple[int, int]] = set()
     for parameter in parameters:
@@ -55,9 +59,13 @@ def input_output_aliases(
         if value in copied or number is None:
             continue
         earlier.update((n, number) for n, k in windows if last_read.get(value, -1) < k)
-        for n, k, m in fitting.get(parameter.array_shape.nbytes, ()):
-            alone = value not in read_beside.get(k, ())
-            if last_read.get(value, -1) <= k and alone and steps[k].in_place(m, value):
+        for n, k, output in fitting.get(parameter.array_shape.nbytes, ()):
+            if output is None:
+                may = last_read.get(value, -1) < begun.get(k, k)
+            else:
+                alone = value not in read_beside.get(k, ())
+                may = last_read.get(value, -1) <= k and alone and steps[k].in_place(output, value)
+            if may:
                 found.add((n, number))
     return frozenset(found), frozenset(earlier)
 

@@ -4,24 +4,36 @@ from __future__ import annotations
 
 from math import prod
 
+from ..ir.analysis.window_updates import through_reshapes
 from ..ir.module import Instruction
-from ..ir.size import Size
+from ..ir.size import Size, hint
 from .indexing.indexing_map import AffineExpr, Space
 from .indexing.movement import concatenate_offsets
 from .kernel_spec import KernelSpec
 
 __all__ = ["JoinedPart", "joined_parts"]
 
-# Two are cut apart in one loop as well, and so are short pieces, which are put together in vectors.
+# Two small ones are cut apart in one loop as well, and so are short pieces, which are put together in vectors.
 FEWEST_PARTS = 3
+LARGE = 1 << 20
 SHORTEST_PIECE = 32
 
 
 class JoinedPart:
-    """An operand of a concatenate, and where its elements go."""
+    """An operand of a concatenate, and from which index on its elements are in the whole."""
 
     def __init__(self, root: Instruction, part: Instruction, offset: int) -> None:
         self.root, self.part, self.offset = root, part, offset
+        axis = root.attrs["dimensions"][0]
+        # Where its memory begins in the whole's, in bytes, if it is one block there.
+        self.block = None
+        if all(n == 1 for n in root.dims[:axis]):
+            self.block = offset * prod(root.dims[axis + 1 :]) * root.array_shape.itemsize
+
+    @property
+    def number(self) -> int | None:
+        """The number of the parameter that it is, if it is one."""
+        return through_reshapes(self.part).parameter_number
 
     def place(self, space: Space, flat: AffineExpr) -> AffineExpr:
         """Where an element of the part is in the whole."""
@@ -45,9 +57,10 @@ def joined_parts(spec: KernelSpec) -> list[JoinedPart]:
         for o, at in zip(root.operands, concatenate_offsets(root), strict=True)
         if 0 not in o.dims
     ]
-    if len(found) < FEWEST_PARTS:
+    fewest = FEWEST_PARTS if hint(root.array_shape.nbytes) < LARGE else 2
+    if len(found) < fewest:
         return []
-    if any(n != 1 for n in root.dims[:axis]):  # in pieces
+    if any(one.block is None for one in found):  # in pieces
         if any(isinstance(n, Size) for x in (root, *root.operands) for n in x.dims):
             return []
         if any(prod(one.part.dims[axis:]) < SHORTEST_PIECE for one in found):

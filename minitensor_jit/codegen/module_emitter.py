@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -50,6 +51,8 @@ class ModuleEmitter:
         self._temporaries: list[Hashable] = []
         self._read_beside: dict[int, set[Value]] = {}
         self._begun: dict[int, int] = {}  # by step: the first one of those that are launched with it
+        self._parts: dict[Value, tuple[Value, int]] = {}  # what lies inside another value, and how far in bytes
+        self._first_written: dict[Value, int] = {}  # results that have parts: the step that makes the first one
         self._scratch_slot = len(self.parameter_shapes) + len(self.result_shapes)
 
     # ---- what a target emits
@@ -159,6 +162,7 @@ class ModuleEmitter:
             self.locations,
             self._begun,
             self._read_beside,
+            self._first_written,
         )
 
     def _emit(self, steps: Sequence[AnyStep], kept: Iterable[Value], sequences: bool = False) -> None:
@@ -174,12 +178,13 @@ class ModuleEmitter:
         for value, k in last_use.items():
             if value in made:  # what comes from outside is another's
                 dying.setdefault(k, []).append(value)
+        self._find_parts(steps, last_use, whole_module=sequences)
         end = 0
         while end < len(steps):
             first, end = end, self._sequence_end(steps, end) if sequences else end + 1
             row = steps[first:end]
             for k, step in enumerate(row, first):
-                self._place(step, dying.get(k, ()))
+                self._place(k, step, dying.get(k, ()))
             if len(row) > 1:
                 self.launch_sequence([(step, *self._bind(step)) for step in row if isinstance(step, KernelStep)])
             elif isinstance(row[0], WhileStep):
@@ -216,11 +221,44 @@ class ModuleEmitter:
         self._begun.update(dict.fromkeys(range(first, end), first))
         return max(end, first + 1)
 
-    def _place(self, step: AnyStep, dying: Iterable[Value]) -> None:
+    def _find_parts(self, steps: Sequence[AnyStep], last_use: Mapping[Value, int], *, whole_module: bool) -> None:
+        """Finds what is made only to be put together with others: it is computed inside the whole, without a copy.
+
+        The whole has its memory from its first part on. Where others have chosen that, it may hold something else then,
+        unless it is a result of the module: what may lie there is known here.
+        """
+        made = {value for step in steps if isinstance(step, KernelStep) for value in step.outputs}
+        for k, step in enumerate(steps):
+            if not isinstance(step, KernelStep):
+                continue
+            for value, offset in step.parts:
+                whole = step.outputs[0]
+                chosen = self.locations.get(whole)
+                if chosen is not None and not (whole_module and chosen.kind == "result"):
+                    break
+                if value in made and value not in self.locations and last_use[value] == k:
+                    self._parts.setdefault(value, (whole, offset))
+
+    def _inside(self, value: Value, k: int) -> Location:
+        """Where a value lies that may be a part of another one; `k` is the step that makes it, or a part of it."""
+        if value in self._parts:
+            whole, offset = self._parts[value]
+            outer = self._inside(whole, k)
+            return replace(outer, offset=outer.offset + offset)
+        if value not in self.locations:
+            self.locations[value] = self.scratch(value, leaf(value).nbytes)
+        if self.locations[value].kind == "result":
+            self._first_written.setdefault(value, k)
+        return self.locations[value]
+
+    def _place(self, k: int, step: AnyStep, dying: Iterable[Value]) -> None:
         """Memory for what a step makes: that of an operand which it reads last, at the place that it writes, or new."""
         free = [v for v in dying if v in step.operands and self.assignment.holds(v)]
         for m, value in enumerate(step.outputs):
             if value in self.locations:
+                continue
+            if value in self._parts:
+                self.locations[value] = self._inside(value, k)
                 continue
             nbytes = leaf(value).nbytes
             over = next(

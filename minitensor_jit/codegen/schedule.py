@@ -56,6 +56,11 @@ class KernelStep:
         """Whether the output may lie over the operand, wherever that is read here."""
         return all((output, j) in self.plan.in_place for j in self._places.get(operand, ()))
 
+    @property
+    def parts(self) -> list[tuple[Value, int]]:
+        """The operands that may lie inside the result, and how many bytes from its beginning."""
+        return [(self.operands[number], offset) for number, offset in getattr(self.plan, "operands_in_result", ())]
+
     @cached_property
     def _places(self) -> dict[Value, list[int]]:
         """The numbers of the operands that a value is."""

@@ -15,7 +15,7 @@ from ..emitter.elemental import Emitter
 from ..indexing.indexing_map import Space
 from ..kernel_spec import KernelSpec, reachable
 from ..llvm.ir_text import Block, Builder, Function, Module
-from ..llvm.ir_types import I8, I32, I64, PTR, VOID, Value, constant
+from ..llvm.ir_types import I1, I8, I32, I64, PTR, VOID, Value, constant
 from .target_machine import CpuTarget
 
 __all__ = ["FlatKernel", "Options", "Unit"]
@@ -202,6 +202,20 @@ class Unit:
         grain = max(1, hint(count) * (threshold // 2) // max(1, hint(work)))
         function = b.load(b.gep(runtime, PARALLEL_FOR, PTR), PTR, 8)
         b.raw(f"call void {function.ref}(i64 {units}, i64 {grain}, ptr {kernel.reference.ref}, ptr {buffers.ref})")
+
+    @contextmanager
+    def unless_equal(self, one: Location, other: Location) -> Iterator[None]:
+        """What is emitted inside runs unless two places are the same memory."""
+        b, buffers = self.builder, self.entry.arguments[0]
+        pointers = self.pointer(b, buffers, one), self.pointer(b, buffers, other)
+        then, otherwise, after = self.condition_blocks()
+        b.cbranch(b.emit(I1, "i1", f"icmp eq ptr {pointers[0].ref}, {pointers[1].ref}"), then, otherwise)
+        b.position_at_end(then)
+        b.branch(after)
+        b.position_at_end(otherwise)
+        yield
+        b.branch(after)
+        b.position_at_end(after)
 
     def condition_blocks(self) -> tuple[Block, Block, Block]:
         """Blocks of the entry for a choice: then, otherwise, after."""

@@ -1,5 +1,7 @@
 """Arrays put together of several: each part has a loop of its own, so that time grows with their number only."""
 
+import random
+
 import pytest
 from runtime_table import Runtime, agree, run, values
 
@@ -83,3 +85,90 @@ def test_many_arguments(count):
     for _ in range(3):
         x = [mt.randn(4) for _ in range(count)]
         assert mt.equal(f(*x), mt.stack(x))
+
+
+def products(b, x, y, count):
+    """Products of squares, each with another right side."""
+    sides = [y]
+    while len(sides) < count:
+        sides.append(b.add(sides[-1], x))
+    return [b.matmul(x, side) for side in sides]
+
+
+def test_parts_are_computed_where_they_go():
+    """Nothing is copied: the only memory between parameters and result is what products are made of."""
+    module, executable = compiled(lambda b, x, y: b.concatenate(products(b, x, y, 3), 0), *[(40, 40)] * 2, dtype="s32")
+    assert executable.scratch_bytes == 2 * 40 * 40 * 4
+    check(module, executable)
+
+
+def test_what_is_read_later_has_memory_of_its_own():
+    def build(b, x, y):
+        parts = products(b, x, y, 3)
+        return b.tuple(b.concatenate(parts, 0), b.matmul(parts[1], x))
+
+    module, executable = compiled(build, (40, 40), (40, 40), dtype="s32")
+    assert executable.scratch_bytes == 3 * 40 * 40 * 4
+    check(module, executable)
+
+
+def test_a_whole_of_parts_does_not_lie_over_what_is_read_while_they_come():
+    """The parameter is read behind the first part and before the last one."""
+
+    def build(b, x, z):
+        first = b.matmul(x, x)
+        second = b.matmul(first, b.slice(z, (0, 0), (16, 16)))
+        return b.concatenate([first, b.matmul(second, x), b.matmul(x, second)], 0)
+
+    b = Builder("test")
+    module = b.build(build(b, b.parameter(Shape("s32", (16, 16))), b.parameter(Shape("s32", (48, 16)))))
+    executable = compile_module(module, name="test", options=Options())
+    assert executable.aliases == frozenset()
+    check(module, executable)
+
+
+def drawn(b, rng, squares, tall):
+    """Random values of (8, 8) and of three of these on top of each other, among them many of three parts."""
+    squares, tall = list(squares), list(tall)
+    for _ in range(rng.randint(4, 14)):
+        x, y = rng.choice(squares), rng.choice(squares)
+        kind = rng.choice("ddrtsncccp")
+        if kind == "d":
+            squares.append(b.matmul(x, y))
+        elif kind == "r":
+            squares.append(b.broadcast(b.reduce_sum(x, (rng.randint(0, 1),)), (8, 8), (rng.randint(0, 1),)))
+        elif kind == "t":
+            squares.append(b.transpose(x, (1, 0)))
+        elif kind == "s":
+            at = rng.choice((0, 8, 16, 5))
+            squares.append(b.slice(rng.choice(tall), (at, 0), (at + 8, 8)))
+        elif kind == "n":
+            squares.append(b.negate(b.add(x, y)))
+        elif kind == "p":
+            tall.append(b.add(rng.choice(tall), rng.choice(tall)))
+        else:
+            parts = [rng.choice(squares[-4:]) for _ in range(3)]
+            tall.append(b.concatenate(parts, 0))
+    results = rng.sample(squares[-3:] + tall[-3:], rng.randint(1, 3))
+    # Parts of parts.
+    tallest = b.concatenate([rng.choice(tall[-3:]) for _ in range(3)], 0)
+    return b.tuple(*results, tallest, b.reduce_max(tallest, (0,)))
+
+
+@pytest.mark.parametrize("first", range(0, 150, 25))
+@pytest.mark.parametrize("fused", [False, True])
+def test_random_wholes_of_parts(first, fused):
+    """Alone, and with each result over a parameter that it may lie over."""
+    over = 0
+    for seed in range(first, first + 25):
+        rng, b = random.Random(seed), Builder("test")
+        given = [b.parameter(Shape("s32", dims)) for dims in ((8, 8), (8, 8), (24, 8), (24, 8), (72, 8))]
+        module = b.build(drawn(b, rng, given[:2], given[2:4]))
+        want = evaluate(module, args := [values(p.shape, k) for k, p in enumerate(given)])
+        module = run_pipeline(module) if fused else module
+        executable = compile_module(module, name="test", options=Options(parallel_threshold=64))
+        over += len(executable.aliases)
+        for alias in [(), *([pair] for pair in sorted(executable.aliases))]:
+            for got, expected in zip(run(executable, args, Runtime(), alias), want, strict=True):
+                assert agree(got, expected), (seed, alias)
+    assert over > 5

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from ....ir.opcode import Trait, opcodes_with
 from ....ir.size import Size, hint
+from ....runtime.buffer_assignment import Location
 from ...emitter.loops import counted_loop, i64, is_constant
 from ...indexing.indexing_map import AffineExpr, Space
 from ...indexing.movement import accesses
@@ -43,8 +45,12 @@ class LoopKernels:
         self.unit = unit
         self.spec = spec
         self.in_place: set[tuple[int, int]] = set()
+        self.operands_in_result: list[tuple[int, int]] = []
+        """(operand, bytes): the operand may lie that far inside the result, as all that is done with it is a copy."""
         if joined := joined_parts(spec):
             self.kernels = [_Loop(unit, spec, one.part.array_shape.size, [(one.part, 0)], one) for one in joined]
+            whole = [(one.number, one.block) for one in joined]
+            self.operands_in_result = [(n, at) for n, at in whole if n is not None and at is not None]
             return
         by_size: dict[int, list[Root]] = {}
         for root in spec.roots:
@@ -165,6 +171,21 @@ class _Loop:
         return None
 
     def emit(self) -> None:
+        inside = self.joined is not None and self.joined.block is not None
+        number = self.joined.number if self.joined is not None and inside else None
+        given = None if number is None else self.spec.operands[number]
+        if isinstance(given, Location) and given.kind != "constant":
+            with self.unit.unless_equal(given, self._result(0)):
+                self._emit()
+        else:
+            self._emit()
+
+    def _result(self, n: int) -> Location:
+        """Where a result begins, or the part of it."""
+        result, offset = self.spec.results[n], self.joined.block if self.joined is not None else 0
+        return replace(result, offset=result.offset + offset) if offset else result
+
+    def _emit(self) -> None:
         unit, work = self.unit, self.size * self.cost
         plain = self._function(streaming=False)
         if not self._streams():
@@ -174,7 +195,7 @@ class _Loop:
         b = unit.builder
         address: Value | None = None
         for _, n in self.roots:
-            pointer = unit.pointer(b, unit.entry.arguments[0], self.spec.results[n])
+            pointer = unit.pointer(b, unit.entry.arguments[0], self._result(n))
             bits = b.emit(I64, "i64", f"ptrtoint ptr {pointer.ref} to i64")
             address = bits if address is None else b.or_(address, bits)
         assert address is not None
@@ -189,7 +210,7 @@ class _Loop:
     def _streams(self) -> bool:
         """Whether the results are too large for the caches, and full vectors are aligned if the buffers are."""
         shapes = [r.array_shape for r, _ in self.roots]
-        if len(self.parts) > 2 or self.joined is not None:
+        if len(self.parts) > 2 or (self.joined is not None and self.joined.block is None):
             return False  # they begin anywhere
         if sum(hint(s.nbytes) for s in shapes) < self.unit.options.streaming_store_bytes:
             return False

@@ -17,7 +17,7 @@ from ...indexing.indexing_map import ZERO, AffineExpr, Index, Space, Var
 from ...indexing.space import delinearize_rows, refine
 from ...kernel_spec import KernelSpec
 from ...llvm.ir_text import Builder
-from ...llvm.ir_types import I1, I64, Value
+from ...llvm.ir_types import I64, Value
 from ..unit import Unit
 from .loop_kernel import LoopKernels, fewer_lanes
 from .vector_loops import vector_loop
@@ -171,13 +171,5 @@ def emit_copy(unit: Unit, spec: KernelSpec, source: Instruction, result: Locatio
     if isinstance(binding, Instruction) or binding.kind == "constant" or source.array_shape.size == 0:
         LoopKernels(unit, copy).emit()
         return
-    b, buffers = unit.builder, unit.entry.arguments[0]
-    from_, to = unit.pointer(b, buffers, binding), unit.pointer(b, buffers, result)
-    then, otherwise, after = unit.condition_blocks()
-    b.cbranch(b.emit(I1, "i1", f"icmp eq ptr {from_.ref}, {to.ref}"), then, otherwise)
-    b.position_at_end(then)
-    b.branch(after)
-    b.position_at_end(otherwise)
-    LoopKernels(unit, copy).emit()
-    b.branch(after)
-    b.position_at_end(after)
+    with unit.unless_equal(binding, result):
+        LoopKernels(unit, copy).emit()
