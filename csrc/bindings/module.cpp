@@ -195,13 +195,14 @@ static PyObject* make_module() {
                  init_dlpack(module) && init_autograd(module) && init_vmap(module) && init_foreach(module) &&
                  init_whole_step(module) && init_geometry(module) && init_cuda(module) && init_functions(module) &&
                  init_results(module) && init_trace(module) && init_scope(module) && init_options_scope(module) &&
-                 init_compile_callback(module) && init_compiled_code(module) && init_profile(module) &&
-                 init_process_state(module) && init_file_stamps(module) && init_function(module) &&
-                 init_recorded_call(module) && init_structure(module) && init_generator(module) &&
-                 init_extend(module) && init_sparse(module) && init_watched_calls(module) && init_out_form(module) &&
-                 init_shortcut(module) && init_composed(module) && init_module_base(module) && init_observer(module) &&
-                 init_guards(module) && init_bound_number(module) && init_interruptible_call(module) &&
-                 init_overrides(module) && init_llvm_calls(module) && init_process_group(module);
+                 init_compile_callback(module) && init_compiled_code(module) && init_host_call(module) &&
+                 init_profile(module) && init_process_state(module) && init_file_stamps(module) &&
+                 init_function(module) && init_recorded_call(module) && init_structure(module) &&
+                 init_generator(module) && init_extend(module) && init_sparse(module) && init_watched_calls(module) &&
+                 init_out_form(module) && init_shortcut(module) && init_composed(module) && init_module_base(module) &&
+                 init_observer(module) && init_guards(module) && init_bound_number(module) &&
+                 init_interruptible_call(module) && init_overrides(module) && init_llvm_calls(module) &&
+                 init_process_group(module);
     if (!ready || PyModule_AddStringConstant(module, "version", MT_VERSION) < 0) {
         Py_DECREF(module);
         return nullptr;

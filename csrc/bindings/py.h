@@ -220,6 +220,7 @@ bool init_scope(PyObject* module);
 bool init_options_scope(PyObject* module);
 bool init_compile_callback(PyObject* module);
 bool init_compiled_code(PyObject* module);
+bool init_host_call(PyObject* module);
 bool init_profile(PyObject* module);
 bool init_process_state(PyObject* module);
 bool init_file_stamps(PyObject* module);

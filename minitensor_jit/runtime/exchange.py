@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from minitensor._C import bfloat16, from_numpy
+from minitensor._C import bfloat16, from_numpy, launch_values, share_launch_memory
 from minitensor.ops.collective import GROUPS, REDUCTIONS
 
 from ..ir.module import Instruction
@@ -25,9 +25,6 @@ __all__ = ["exchange_of"]
 _NUMBERS: Final = {opcode: number for number, opcode in REDUCTIONS.items()}
 # Addresses repeat, since memory does.
 _KEPT: Final = 64
-# What was begun, by the address of the result of its start: that is nobody else's until its end. The values are in
-# memory of their own, since another op may fail before the end, and a program's memory goes with its run.
-_ON_THEIR_WAY: Final[dict[int | None, tuple[Any, Any]]] = {}
 
 
 def exchange_of(i: Instruction) -> Callable[[Any], None] | None:
@@ -70,20 +67,23 @@ def exchange_of(i: Instruction) -> Callable[[Any], None] | None:
         op = _number(i)
 
         def start(pointers: Any) -> None:
-            begun = group().all_reduce_begun(given[0].at(pointers[0]), op)
-            if given[0].nbytes:
-                _ON_THEIR_WAY[pointers[1]] = begun
+            (values,) = copy(pointers)
+            launch = launch_values()
+            # Another op may fail before the end. The launch's memory is used again then, unless it is shared.
+            shared = share_launch_memory(pointers[1], values) if made[0].nbytes else None
+            if launch is None or shared is None:
+                group().all_reduce_into([values], op)
             else:
-                begun[0].wait()
+                launch[pointers[1]] = group().all_reduce_begun(shared, op)
 
         return start
     if i.opcode == "all-reduce-done":
 
         def done(pointers: Any) -> None:
-            if made[0].nbytes:
-                work, values = _ON_THEIR_WAY.pop(pointers[0])
+            work = (launch_values() or {}).pop(pointers[0], None)
+            if work is not None:
                 work.wait()
-                made[0].at(pointers[1]).copy_(values)
+            copy(pointers)
 
         return done
     if i.opcode == "collective-broadcast":

@@ -7,6 +7,7 @@ from ranks import init, run
 import minitensor as mt
 import minitensor.distributed as dist
 from minitensor.distributed import _functional_collectives as functional
+from minitensor.distributed.groups.work import Work
 
 
 def data(rank, *dims):
@@ -223,3 +224,35 @@ def overlapping(rank):
 
 def test_exchanges_are_on_their_way_while_other_code_runs(tmp_path):
     assert run(2, overlapping, tmp_path) == [80000.0, 80000.0]
+
+
+def once(x, w):
+    return functional.all_reduce(x * 2, "sum") + 1, (w @ w.T).exp()
+
+
+def failing_on_one_rank(rank):
+    x, w = data(rank, 300, 300), data(rank, 256, 256) * 0.01
+    want = bits(once(x, w))
+    compiled = mt.function(once, jit_compile=True)
+    right = [bits(compiled(x, w)) == want]
+    store = dist.group.WORLD.get_group_store()
+    if rank == 1:
+        store.wait(["written over"])
+        right.append(bits(compiled(x, w)) == want)
+    else:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Work, "wait", lambda *_: 1 // 0)
+            with pytest.raises(RuntimeError, match="by zero"):
+                compiled(x, w)
+        # The exchange goes on; other programs, which need no more, have other memory.
+        other = mt.function(lambda y: (y @ y).tanh() @ y, jit_compile=True)
+        y = mt.full((300, 300), 7.0)
+        right += [mt.equal(other(y), (y @ y).tanh() @ y) for _ in range(3)]
+        store.set("written over", "1")
+    return [*right, bits(compiled(x, w)) == want]
+
+
+def test_values_stay_as_long_as_they_are_on_their_way_although_the_step_failed(tmp_path):
+    first, second = run(2, failing_on_one_rank, tmp_path)
+    assert first == [True] * 5
+    assert second == [True] * 3

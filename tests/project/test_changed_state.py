@@ -47,8 +47,7 @@ NONE_OF_RESULTS = {
         minitensor.nn.parallel.distributed:_GROUPS minitensor.nn.parallel.distributed:_REDUCERS
         minitensor.ops.library.interruptible:_computing minitensor.ops.library.threads:_pools
         minitensor.utils.data.worker_pool:_open minitensor_jit.codegen.llvm.ir_compiler:_state
-        minitensor_jit.compiler.background_thread:_jobs minitensor_jit.compiler.background_thread:_thread
-        minitensor_jit.runtime.exchange:_ON_THEIR_WAY""",
+        minitensor_jit.compiler.background_thread:_jobs minitensor_jit.compiler.background_thread:_thread""",
     "a number of an op's that stands for a group; a program has the number": "minitensor.ops.collective:GROUPS",
     "what the compiler reads of options, which are part of every signature and program": """
         minitensor._jit.programs:begun minitensor_jit.api:_default_options

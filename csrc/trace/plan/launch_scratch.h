@@ -3,10 +3,40 @@
 
 #include <cstddef>
 
+#include "core/tensor.h"
+
 namespace mt::trace {
 
-// At least so many bytes, aligned to 64; valid until this thread's next call, and the contents are not kept. Each
-// thread keeps what its largest launch needed.
-void* launch_scratch(size_t bytes);
+// Scratch memory of the launch in whose scope it is: `bytes` bytes, aligned to 64, whose contents are not kept. Each
+// thread keeps what its largest launch needed. A launch in the midst of another one, a signal handler's or of Python
+// that compiled code calls, has memory of its own.
+class LaunchScratch {
+  public:
+    // Throws OutOfMemory. No bytes: no memory, and nothing belongs to the launch.
+    explicit LaunchScratch(size_t bytes);
+    ~LaunchScratch();
+    LaunchScratch(const LaunchScratch&) = delete;
+    LaunchScratch& operator=(const LaunchScratch&) = delete;
+
+    void* data() const;
+
+    // A dict of what belongs to the launch that runs in this thread, with the interpreter's lock; it goes when the
+    // launch ends, in whatever way. Borrowed; null with a Python error, or without one if no launch runs.
+    static PyObject* values();
+    // A part of that launch's memory, for others: none of it is used again while the storage lives. Null if no launch
+    // runs or `data` is elsewhere.
+    static Ref<Storage> share(void* data, size_t bytes);
+
+  private:
+    struct Block;
+    struct OfThread;
+
+    static void drop(Block* block) noexcept;
+
+    Block* block_ = nullptr;
+    PyObject* values_ = nullptr;
+    LaunchScratch* outer_;
+    thread_local static OfThread t_thread;
+};
 
 }  // namespace mt::trace

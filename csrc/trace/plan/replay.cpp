@@ -122,7 +122,8 @@ bool run_launch(Trace& trace, const Step& step, Progress& run) {
     for (ValueRef value : step.outputs) pointers.push_back(buffers.output(value).data);
     uint8_t failed = 0;
     if (step.reports_errors) pointers.push_back(&failed);
-    pointers.push_back(step.scratch_bytes ? launch_scratch(step.scratch_bytes) : nullptr);
+    LaunchScratch scratch(step.scratch_bytes);
+    pointers.push_back(scratch.data());
     const bool observed = step.observer.get() != Py_None;
     const size_t arrays = step.inputs.size() + step.outputs.size();
     if (observed) observe(step, false, pointers.data(), arrays);

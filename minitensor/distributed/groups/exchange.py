@@ -49,10 +49,9 @@ class GroupExchange:
             assert work is not None
             work.wait()
 
-    def all_reduce_begun(self, x: Any, op: int) -> tuple[Any, Any]:
-        """A work to wait for, and the tensor that has the values then."""
-        result = _copied(x)
-        return all_reduce(result, _KINDS[op], self.group, async_op=True), result
+    def all_reduce_begun(self, tensor: Any, op: int) -> Any:
+        """The same in place of a tensor, as a work to wait for."""
+        return all_reduce(tensor, _KINDS[op], self.group, async_op=True)
 
     def all_gather(self, x: Any) -> Any:
         """The tensors of all processes, one behind the other."""
