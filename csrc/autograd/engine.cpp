@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <queue>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "autograd/accumulate_grad.h"
 #include "autograd/formula.h"
@@ -101,6 +102,7 @@ class Run {
             // Ctrl-C ends a long pass; formulas that run no Python code of their own would not notice it.
             if ((++steps_ & 63) == 0 && PyErr_CheckSignals() < 0) fail_python();
         }
+        for (const Ref<GradNode>& node : released_last_) release_saved(*node);
         return std::move(captured_);
     }
 
@@ -123,6 +125,7 @@ class Run {
     State& state_of(GradNode* node) {
         const auto [number, is_new] = numbers_.add(node, static_cast<uint32_t>(states_.size()));
         if (is_new) states_.push_back({node});
+        if (is_new && node->inner()) inner_nodes_.insert(node->inner());
         return states_[*number];
     }
     uint32_t number_of(const State& state) const { return static_cast<uint32_t>(&state - states_.data()); }
@@ -240,7 +243,7 @@ class Run {
                     if (__builtin_expect(node.forward_only, 0)) mark(sent, gradients);
                 }
                 if (!options_.forward) run_posthooks(node, sent, gradients);
-                if (!options_.retain_graph) release_saved(node);
+                if (!options_.retain_graph) release(node);
             }
         }
         gradients.clear();
@@ -251,6 +254,14 @@ class Run {
             if (sent[i] && receiver.useful) deliver(receiver, edge.index, std::move(sent[i]), &node, i);
             if (--receiver.dependencies == 0) ready_.push(number_of(receiver));
         }
+    }
+
+    // What the node of a write to a view and its inner node have in common is read by both. The inner one has a turn of
+    // its own where the formula of a gradient has used its result.
+    void release(GradNode& node) {
+        if (inner_nodes_.contains(&node)) return;
+        if (node.inner() && will_execute(node.inner())) released_last_.push_back(Ref<GradNode>::borrow(&node));
+        else release_saved(node);
     }
 
     // What a formula gave back as it came is to be marked too.
@@ -305,6 +316,8 @@ class Run {
     std::unordered_map<GradNode*, std::vector<std::pair<uint32_t, size_t>>> inputs_;
     Gradients captured_;
     std::vector<Ref<GradNode>> roots_;
+    std::unordered_set<const GradNode*> inner_nodes_;  // of the nodes of writes to views
+    std::vector<Ref<GradNode>> released_last_;
     std::vector<State> states_;
     PointerNumbers numbers_;
     std::priority_queue<uint32_t, std::vector<uint32_t>, Later> ready_{Later{&states_}};

@@ -1,10 +1,53 @@
 #include "autograd/saved_tensor.h"
 
+#include <unordered_map>
+
 #include "core/error.h"
+#include "dispatch/call_steps.h"
 #include "dispatch/python/python.h"
 #include "dispatch/thread_local_state.h"
 
 namespace mt {
+
+namespace {
+
+using Snapshots = std::unordered_map<const Storage*, std::vector<std::weak_ptr<Snapshot>>>;
+thread_local Snapshots t_snapshots;
+
+// Where the elements are: what vmap maps has them in the tensor behind it.
+const Storage* storage_of(const Tensor& tensor) {
+    const Tensor* at = &tensor;
+    while (batch_level(*at)) at = at->autograd->batch_value.get();
+    return at->storage.get();
+}
+
+std::unique_ptr<PackedTensor> snapshot_of(Tensor& value, bool is_output) {
+    auto made = std::make_unique<PackedTensor>();
+    if (!is_output && (is_floating(value.dtype) || is_complex(value.dtype)) && requires_grad(value))
+        made->edge = grad_edge(value);
+    made->snapshot = std::make_shared<Snapshot>(Snapshot{detach(value), {}});
+    std::vector<std::weak_ptr<Snapshot>>& of_storage = t_snapshots[storage_of(value)];
+    std::erase_if(of_storage, [](const std::weak_ptr<Snapshot>& one) { return one.expired(); });
+    of_storage.push_back(made->snapshot);
+    return made;
+}
+
+}  // namespace
+
+void keep_saved(const Tensor& destination) {
+    const auto found = t_snapshots.find(storage_of(destination));
+    if (found == t_snapshots.end()) return;
+    // Copying may run code that saves more.
+    const std::vector<std::weak_ptr<Snapshot>> saved = std::move(found->second);
+    t_snapshots.erase(found);
+    static const OpDef* clone = find_op("clone");
+    GradMode mode(false);
+    for (const std::weak_ptr<Snapshot>& one : saved)
+        if (const std::shared_ptr<Snapshot> snapshot = one.lock())
+            snapshot->contents = call_op(*clone, {snapshot->tensor.get()});
+}
+
+void forget_saved() { t_snapshots.clear(); }
 
 SavedTensor save(Tensor& value, bool is_output, uint32_t index) {
     SavedTensor saved;
@@ -14,6 +57,7 @@ SavedTensor save(Tensor& value, bool is_output, uint32_t index) {
     saved.had_history = !is_output && value.autograd && value.autograd->grad_fn;
     Ref<Tensor> kept = is_output ? detach(value) : Ref<Tensor>::borrow(&value);
     if (!saved_tensor_hooks) {
+        if (__builtin_expect(thread_settings.forward_mode, 0)) saved.packed = snapshot_of(value, is_output);
         saved.tensor = std::move(kept);
         return saved;
     }
@@ -37,6 +81,15 @@ SavedTensor save(Tensor& value, bool is_output, uint32_t index) {
 
 namespace {
 
+// The contents of a saved tensor, with its history.
+Ref<Tensor> with_history(GradNode& node, const Tensor& contents, bool is_output, uint32_t index, const Edge& edge) {
+    Ref<Tensor> result = detach(contents);
+    if (!is_floating(result->dtype) && !is_complex(result->dtype)) return result;
+    if (is_output) set_history(*result, Ref<GradNode>::borrow(&node), index);
+    else if (edge.node) set_history(*result, edge.node, edge.index);
+    return result;
+}
+
 // The tensor that `unpack` gave back for what `pack` made, with the history of the one that was saved.
 Ref<Tensor> unpack_by_hook(GradNode& node, const SavedTensor& saved) {
     // The hook may free the graph.
@@ -50,11 +103,7 @@ Ref<Tensor> unpack_by_hook(GradNode& node, const SavedTensor& saved) {
     if (!given)
         fail_type(std::string("Output of saved tensor unpack_hook expected to be a Tensor but got result of type ") +
                   Py_TYPE(returned.get())->tp_name);
-    Ref<Tensor> result = detach(*given);
-    if (!is_floating(result->dtype) && !is_complex(result->dtype)) return result;
-    if (is_output) set_history(*result, Ref<GradNode>::borrow(&node), index);
-    else if (edge.node) set_history(*result, edge.node, edge.index);
-    return result;
+    return with_history(node, *given, is_output, index, edge);
 }
 
 [[noreturn]] void refuse_modified(const GradNode& node, const SavedTensor& saved) {
@@ -79,7 +128,9 @@ Ref<Tensor> unpack_by_hook(GradNode& node, const SavedTensor& saved) {
 }  // namespace
 
 Ref<Tensor> unpack(GradNode& node, const SavedTensor& saved) {
-    if (saved.packed) return unpack_by_hook(node, saved);
+    if (saved.by_hooks()) return unpack_by_hook(node, saved);
+    if (saved.has_snapshot())
+        return with_history(node, *saved.packed->snapshot->contents, saved.is_output, saved.index, saved.packed->edge);
     Tensor& tensor = *saved.tensor;
     if (version_of(tensor) != saved.version) refuse_modified(node, saved);
     const bool has_history = static_cast<bool>(grad_fn(tensor));  // refuses a view whose history can't be known

@@ -164,12 +164,25 @@ void set_edges(GradNode& node, const Call& call, Tensor* written) {
     return edge_wanted(&written) ? grad_edge(written) : Edge{};
 }
 
+// An operand of the written storage that no element of is written is kept with the history from before the write: what
+// a view has afterwards runs through the node itself, which would own itself.
+void keep_apart(const GradNode& node, const Call& call, const Tensor& written, Ref<Tensor>* before) {
+    for (size_t i = 0; i < call.operand_count; ++i) {
+        const Tensor* t = call.operands[i].tensor;
+        if (!t || before[i] || !node.edges[i].node || t->storage.get() != written.storage.get()) continue;
+        if (!t->base && t != &written) continue;
+        before[i] = detach(*t);
+        set_history(*before[i], node.edges[i].node, node.edges[i].index);
+    }
+}
+
 // x += y where x is a view: the history of the base is rewritten, x's is made anew from it.
-void record_on_view(Call& call, Tensor& view, const Ref<Tensor>* before) {
+void record_on_view(Call& call, Tensor& view, Ref<Tensor>* before) {
     Tensor& base = *view.base;
     (void)start_of_base(view, base);  // refuses what has none
     Ref<GradNode> inner = begin_node(call);
     set_edges(*inner, call, &view);
+    keep_apart(*inner, call, view, before);
     finish_node(*inner, call, before);
     inner->result_meta.push_back({view.sizes, view.dtype, home_of(view)});
     Ref<Tensor> written = Ref<Tensor>::borrow(&view);
@@ -254,6 +267,7 @@ void record(Call& call, Ref<Tensor>* results, Tensor* inplace) {
     }
     Ref<GradNode> node = begin_node(call);
     set_edges(*node, call, inplace);
+    if (inplace) keep_apart(*node, call, *inplace, results);
     if (__builtin_expect(inplace && thread_settings.forward_only, 0)) node->edges.push_back(edge_past(*inplace));
     finish_node(*node, call, inplace ? results : nullptr);
     if (inplace) {
@@ -325,6 +339,7 @@ namespace {
 
 TapedCall check_inplace(Call& call, Tensor& destination) {
     check_inference(destination);
+    if (__builtin_expect(thread_settings.forward_mode, 0)) keep_saved(destination);
     if (__builtin_expect(transform != nullptr, 0)) check_captured(*call.op, destination);
     if (__builtin_expect(destination.is_inference, 0) && only_inference(call)) return {};
     if (!thread_settings.records_gradients()) return {};

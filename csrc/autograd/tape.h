@@ -17,17 +17,26 @@ struct Edge {
     uint32_t index = 0;  // which of the node's outputs
 };
 
+// What a saved tensor holds, while a derivative is taken that goes forward: copied by the first write to its storage.
+struct Snapshot {
+    Ref<Tensor> tensor;    // without history
+    Ref<Tensor> contents;  // from before the write; null while there was none
+};
+
 // Of a tensor that was saved while saved_tensors_hooks were in force: what `pack` made of it, `unpack`, and its
-// history.
+// history. Of one that was saved in forward mode: its snapshot and its history.
 struct PackedTensor {
     PyRef packed{}, unpack{};
     Edge edge{};
+    std::shared_ptr<Snapshot> snapshot{};
 };
 
 // A tensor kept for the backward pass, with the version it had.
 struct SavedTensor {
     Ref<Tensor> tensor;  // null: only the meta was needed, or it is packed
     std::unique_ptr<PackedTensor> packed;
+    bool by_hooks() const { return packed && !packed->snapshot; }
+    bool has_snapshot() const { return packed && packed->snapshot && packed->snapshot->contents; }
     uint32_t version = 0;
     uint32_t index = 0;      // of an output: which one
     bool is_output = false;  // kept without its own history, which would be a reference cycle

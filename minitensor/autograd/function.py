@@ -237,7 +237,9 @@ class _Backward:
         context = self.context
         given: list[Any] = [None] * self.total
         for position, tangent, meta in zip(self.positions, tangents, self.inputs, strict=True):
-            given[position] = self._gradient(tangent, meta)
+            # jvp may write to it, and is called once for each derivative that is asked for.
+            given[position] = None if tangent is None else tangent.clone()
+            given[position] = self._gradient(given[position], meta)
         context._forward = True
         try:
             results = self.function.jvp(context, *given)

@@ -376,7 +376,11 @@ _with_inplace("float_power", _float_power_)
 def logit(input: Any, eps: float | None = None) -> Tensor:
     """log(x / (1 - x)), of x brought into [eps, 1 - eps] if eps is given."""
     input = floating(input)
-    return pointwise._logit(input if eps is None else ROWS["clamp"].call(input, eps, 1 - eps))
+    if eps is not None:
+        # Not clamp: the first bound comes first where eps is above a half, and the gradient at NaN is NaN.
+        where = ROWS["where"].call
+        input = where(input < eps, eps, where(input > 1 - eps, 1 - eps, input))
+    return pointwise._logit(input)
 
 
 @composite(method=False, function=False, out=True, namespaces=("special",))

@@ -1,5 +1,8 @@
 """Gradients of slices, rows and pieces go to their places in the whole's gradient, whoever else looks at that."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 from recording import recorded
@@ -125,3 +128,76 @@ def test_the_parts_gradients_need_no_memory_of_their_own():
     assert x.grad.sum().item() == 64 * 20_000
     # The whole's gradient, that of x and a few rows.
     assert mt.allocator_stats()["peak_allocated_bytes"] - before < 3 * x.numel() * 4
+
+
+@pytest.mark.parametrize("name", ["exp_", "sqrt_", "tanh_", "sigmoid_"])
+def test_second_derivatives_of_a_write_to_a_part_that_keeps_its_result(name):
+    """The formula reads the result, whose history is that of the write; both run in one pass, and read what it kept."""
+    results = []
+    for in_place in (True, False):
+        x = mt.tensor([[1.0, 2.0], [3.0, 5.0]], dtype=mt.float64, requires_grad=True)
+        if in_place:
+            y = x * 1
+            getattr(y[0], name)()
+        else:
+            y = mt.cat([getattr(x[:1], name[:-1])(), x[1:]])
+        (first,) = mt.autograd.grad((y * y).sum(), x, create_graph=True)
+        (second,) = mt.autograd.grad((first * first).sum(), x)
+        results.append((first.tolist(), second.tolist()))
+    for written, made in zip(*results, strict=True):
+        np.testing.assert_allclose(written, made, rtol=1e-13)
+
+
+@pytest.mark.parametrize("retain", [True, False])
+def test_what_a_write_to_a_part_kept_is_freed_at_the_end_of_the_pass(retain):
+    x = mt.tensor([[1.0, 2.0], [3.0, 5.0]], dtype=mt.float64, requires_grad=True)
+    y = x * 1
+    y[0].exp_()
+    loss = (y * y).sum()
+    (first,) = mt.autograd.grad(loss, x, create_graph=True)
+    again = mt.autograd.grad((first * first).sum(), x, retain_graph=retain)
+    if retain:
+        assert mt.autograd.grad((first * first).sum(), x)[0].tolist() == again[0].tolist()
+    with pytest.raises(RuntimeError, match="second time"):
+        mt.autograd.grad(loss, x)
+
+
+@pytest.mark.parametrize("name", ["mul_", "div_", "hypot_"])
+def test_a_part_is_written_by_another(name):
+    """Both show one tensor. The gradients are those of two tensors, and nothing holds on to the graph."""
+    x = mt.tensor([[1.0, 2.0], [3.0, 5.0]], dtype=mt.float64, requires_grad=True)
+    y = x * 1
+    other = y[1]
+    getattr(y[0], name)(other)
+    made = mt.stack([getattr(x[0], name[:-1])(x[1]), x[1]])
+    for seen in (y, made):
+        first = mt.autograd.grad((seen * seen).sum(), x, create_graph=True)[0]
+        second = mt.autograd.grad((first * first).sum(), x)[0]
+        if seen is y:
+            expected = first.tolist(), second.tolist()
+    np.testing.assert_allclose(first.tolist(), expected[0], rtol=1e-13)
+    np.testing.assert_allclose(second.tolist(), expected[1], rtol=1e-13)
+
+
+class _Noticed:
+    """What a leaf holds, to see when it is gone."""
+
+
+@pytest.mark.parametrize("size", [0, 3])
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_graph_of_a_part_that_is_written_by_another_is_freed(size, whole):
+    x = mt.ones(2, size, requires_grad=True)
+    x.noticed = _Noticed()
+    gone = weakref.ref(x.noticed)
+    y = x * 1
+    if whole:
+        y[0].hypot_(y[0])  # of no elements none overlap
+    else:
+        y[0].mul_(y[1])
+    (y * y).sum().backward()
+    assert x.grad.shape == (2, size)
+    y = x * 1
+    y[0].mul_(y[1])
+    del x, y
+    gc.collect()
+    assert gone() is None

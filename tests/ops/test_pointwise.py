@@ -285,3 +285,20 @@ def test_second_derivatives_of_what_has_pieces():
         assert gradients(function, [1e30, 800.0, 1.0, 0.0], order=2) == [[0, 0, 0, 0]]
     curved = gradients(lambda x: functional.huber_loss(x, mt.zeros_like(x), reduction="none"), [0.0, 0.5, 2.0], order=2)
     assert curved == [[1, 1, 0]]
+
+
+@pytest.mark.parametrize("eps", [0.1, 0.5, 0.6, 1.0])
+def test_logit_brings_its_argument_into_bounds(eps):
+    """The lower bound first, which is the larger one where eps is above a half: PyTorch's order."""
+    x = mt.tensor([-1.0, 0.2, 0.55, 0.7, 2.0, float("nan")], dtype=mt.float64, requires_grad=True)
+    expected, slopes = [], []
+    for v in x.tolist():
+        bounded = eps if v < eps else 1 - eps if v > 1 - eps else v
+        ratio = math.inf if bounded >= 1 else bounded / (1 - bounded)
+        expected.append(math.log(ratio) if ratio else -math.inf)
+        slopes.append(1 / (v * (1 - v)) if bounded == v or math.isnan(v) else 0.0)
+    y = mt.logit(x, eps)
+    np.testing.assert_allclose(y.detach().numpy(), expected, rtol=1e-14, atol=1e-15)
+    (slope,) = mt.autograd.grad(y[mt.isfinite(y) | mt.isnan(y)].sum(), x)
+    np.testing.assert_allclose(slope.numpy(), slopes, rtol=1e-14)
+    assert x.detach().clone().logit_(eps).tolist() == pytest.approx(y.tolist(), nan_ok=True)

@@ -282,3 +282,14 @@ def test_binomial_of_no_number_ends():
     counts = mt.tensor([float("nan"), float("inf"), 5.0, float("nan")])
     drawn = mt.binomial(counts, mt.tensor([0.3, 0.3, 0.0, 0.9]))
     assert drawn.isnan().tolist() == [True, True, False, True]
+
+
+def test_bernoulli_by_probabilities_that_require_grad_draws_the_same():
+    p = mt.tensor([[0.3], [0.6]])
+    drawn = []
+    for wanted in (False, True):
+        mt.manual_seed(SEED)
+        made = mt.empty(6, 2).t().bernoulli_(p.clone().requires_grad_(wanted))
+        assert made.requires_grad is wanted
+        drawn.append((made.tolist(), mt.rand(3).tolist()))
+    assert drawn[0] == drawn[1]

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "autograd/engine.h"
+#include "autograd/saved_tensor.h"
 #include "bindings/py.h"
 #include "dispatch/thread_local_state.h"
 #include "trace/recording/trace.h"
@@ -112,6 +113,7 @@ PyObject* py_set_recording(PyObject*, PyObject* value) {
 PyObject* py_set_forward_mode(PyObject*, PyObject* value) {
     const bool on = to_bool(value), before = thread_settings.forward_mode;
     thread_settings.forward_mode = on;
+    if (!on) forget_saved();
     return PyBool_FromLong(before);
 }
 PyObject* py_is_forward_mode(PyObject*, PyObject*) { return PyBool_FromLong(thread_settings.forward_mode); }

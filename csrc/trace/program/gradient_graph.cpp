@@ -70,7 +70,7 @@ void GradientGraph::add(Tensor& tensor, uint64_t flags) {
 }
 
 void GradientGraph::add(const SavedTensor& saved) {
-    if (saved.packed) return refuse();
+    if (saved.by_hooks() || saved.has_snapshot()) return refuse();
     if (!saved.tensor) return add(kNothing);
     Tensor& tensor = *saved.tensor;
     // What was written since is an error, and a view whose base was written may be one.

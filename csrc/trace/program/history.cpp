@@ -219,7 +219,7 @@ History::EdgeForm History::edge(const Edge& edge) {
 
 History::SavedForm History::saved(const SavedTensor& saved) {
     SavedForm form;
-    if (saved.packed) {
+    if (saved.by_hooks() || saved.has_snapshot()) {
         refuse("hooks pack what gradients need");
         return form;
     }

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from minitensor import _C
+from minitensor.composite.creation import empty_like
 from minitensor.composite.numbers import number
 from minitensor.composite.random import torch_numbers as torch_
 from minitensor.composite.random.tensors import (
@@ -70,8 +71,10 @@ def normal_(self: Any, mean: float = 0.0, std: float = 1.0, *, generator: Any = 
 def bernoulli_(self: Any, p: Any = 0.5, *, generator: Any = None) -> Tensor:
     """Fill with 1 with probability p (a number, or a tensor of them), else 0."""
     check_probability(p)
-    if _as_torch(generator, self.device) and not (isinstance(p, Tensor) and (p.requires_grad or _C.is_recorded(p))):
-        return torch_.bernoulli_(self, p, generator)
+    if _as_torch(generator, self.device):
+        if not (isinstance(p, Tensor) and (p.requires_grad or _C.is_recorded(p))):
+            return torch_.bernoulli_(self, p, generator)
+        return self.copy_(with_history(torch_.bernoulli_(empty_like(self), p, generator), p))
     u = _draw(generator, _ops.uniform, tuple(self.shape), dtype=uniform_dtype(p), device=self.device)
     return self.copy_(with_history((u < p).to(self.dtype), p))
 
