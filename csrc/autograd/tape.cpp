@@ -74,6 +74,15 @@ bool saves_operand(const OpDef& op, size_t i, uint32_t reads) {
     return op.vjp_saves_operand[spec] && (op.vjp_reads.empty() || (reads >> (1 + i) & 1));
 }
 
+void check_saved(const Tensor& tensor) {
+    // What a transform records is its own; only what it gives may be differentiated again.
+    if (__builtin_expect(tensor.is_inference, 0) && !transform)
+        fail(
+            "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode in "
+            "computation tracked by autograd. To work around this, you can make a clone to get a normal tensor and use "
+            "it in autograd, or use `no_grad()` instead of `inference_mode()`.");
+}
+
 }  // namespace
 
 Ref<GradNode> begin_node(const Call& call) {
@@ -110,11 +119,7 @@ void finish_node(GradNode& node, const Call& call, const Ref<Tensor>* before) {
         if (is_view) node.layouts[i] = {tensor.strides, tensor.offset};
         else if (!node.layouts.empty() && tensor.ndim() == 2) node.layouts[i].strides = tensor.strides;
         if (!saves_operand(op, i, reads)) continue;
-        // What a transform records is its own; only what it gives may be differentiated again.
-        if (tensor.is_inference && !transform)
-            fail("Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode "
-                 "in computation tracked by autograd. To work around this, you can make a clone to get a normal tensor "
-                 "and use it in autograd, or use `no_grad()` instead of `inference_mode()`.");
+        check_saved(tensor);
         node.saved[i] = save(before && before[i] ? *before[i] : *operand.tensor, false, 0);
         node.saves = true;
     }
@@ -353,8 +358,12 @@ TapedCall check_inplace(Call& call, Tensor& destination) {
     TapedCall result{true, 0};
     if (!call.op->differentiable()) return result;
     uint32_t reads = formula_reads(*call.op, [&](size_t i) { return edge_wanted(call.operands[i].tensor); });
-    for (size_t i = 0; i < call.operand_count; ++i)
-        if (call.operands[i].tensor && saves_operand(*call.op, i, reads)) result.reads |= 1u << i;
+    for (size_t i = 0; i < call.operand_count; ++i) {
+        const Tensor* operand = call.operands[i].tensor;
+        if (!operand || !saves_operand(*call.op, i, reads)) continue;
+        check_saved(*operand);
+        result.reads |= 1u << i;
+    }
     return result;
 }
 

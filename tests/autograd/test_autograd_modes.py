@@ -145,6 +145,21 @@ def test_inference_tensors():
     assert (x + z).requires_grad
 
 
+@pytest.mark.parametrize("name", ["mul_", "div_", "pow_", "atan2_", "hypot_", "lerp_"])
+@pytest.mark.parametrize("part", [False, True], ids=["whole", "view"])
+def test_a_write_that_would_save_an_inference_tensor_is_refused_before_it_writes(name, part):
+    with mt.inference_mode():
+        other, weight = mt.tensor([3.0, 4.0], dtype=mt.float64), mt.tensor([0.5, 2.0], dtype=mt.float64)
+    whole = leaf(1.0, 2.0, 5.0).clone()
+    written = whole[:2] if part else whole.narrow(0, 0, 2).clone()
+    version = written._version
+    arguments = (mt.zeros(2, dtype=mt.float64), weight) if name == "lerp_" else (other,)
+    with pytest.raises(RuntimeError, match="Inference tensors cannot be saved for backward"):
+        getattr(written, name)(*arguments)
+    assert (written.tolist(), written._version) == ([1.0, 2.0], version)
+    written.sum().backward()
+
+
 # ---- custom functions
 
 

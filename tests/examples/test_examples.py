@@ -37,6 +37,7 @@ def run(name, *arguments, **environment):
     return done.stdout
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", SHORT)
 def test_clustered_gives_the_same_bits(name):
     arguments = [*SHORT[name], "--print_losses"]
@@ -62,6 +63,7 @@ def test_a_resumed_run_gives_the_same_bits(name, flags, tmp_path):
     assert "loss" not in finished
 
 
+@pytest.mark.exhaustive
 def test_the_language_model_beats_counting_pairs():
     text = run("char_lm", "--epochs", "2", "--context", "32", "--prompt", "The Queen ")
     model, pairs = (float(re.search(rf"{what}.*: +([\d.]+)", text)[1]) for what in ("bits per", "by the freq"))

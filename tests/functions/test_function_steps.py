@@ -233,6 +233,7 @@ def run(step, s, calls, disturb=lambda s, call: None):
     return found
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("make", STEPS, ids=lambda make: make.__name__)

@@ -11,6 +11,7 @@ from sanitizers import SANITIZED
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("threads", ["1", "2"])
 def test_cases(threads):
     command = [sys.executable, str(ROOT / "scripts" / "fuzz_arguments"), "800", "--workers", "1"]

@@ -69,6 +69,7 @@ def compare(family: str, name: str) -> None:
         close(compile_and_run(module, inputs), want)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("family", "name"), SAMPLE, ids=ids(SAMPLE))
 def test_corner(family: str, name: str) -> None:
     run(family, name)

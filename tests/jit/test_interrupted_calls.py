@@ -108,6 +108,7 @@ def check_nothing_is_left(where):
     assert float((mt.ones(2) * 3).sum()) == 6, where
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.at_once(reason="it records by itself")
 @pytest.mark.parametrize("warm", [0, 2], ids=["first", "later"])
 @pytest.mark.parametrize("way", WAYS, ids=NAMES)

@@ -133,6 +133,7 @@ def processes(once, cache, level, slow, count):
     return done
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.skipif(TSAN, reason="the helper is begun by a shell, where ThreadSanitizer crashes")
 @pytest.mark.parametrize("slow", [10, 90], ids=["faster", "slower"])
 def test_what_comes_once_in_a_process_is_compiled_for_later_ones(once, tmp_path, slow):

@@ -197,6 +197,7 @@ def arrays(result):
     return [(t.dtype, t.stride(), t.storage_offset(), t.numpy().tobytes(), t.tolist()) for t in result]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("options", [{}, {"auto_jit": 1, "min_cluster_size": 4}], ids=str)
 @pytest.mark.parametrize(
     "make", [lambda: arange(4, 5), lambda: arange(4, 5) + 0, lambda: arange(5, 4).T, lambda: arange(6, 7)[1:5, 1:6]]

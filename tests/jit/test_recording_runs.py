@@ -92,6 +92,7 @@ def test_ops_that_run_at_once():
     assert "eagerly" in observe(seen) or "nonzero" in observe(seen)
 
 
+@pytest.mark.exhaustive
 def test_size_cap():
     x = mt.zeros(2)
     steps = compile("y = y + 1\n" * 8192, "no_loop.py", "exec")
@@ -240,6 +241,7 @@ def test_aliasing_is_part_of_the_plan():
         assert z.tolist() == (y * 2).tolist()
 
 
+@pytest.mark.exhaustive
 def test_many_aliases():
     def program(same):
         base = mt.zeros(300)

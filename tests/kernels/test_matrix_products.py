@@ -40,6 +40,7 @@ SIZES = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_parts_of_a_product_are_products_of_parts(size, dtype, threads):

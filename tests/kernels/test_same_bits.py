@@ -78,12 +78,12 @@ def test_by_shape():
     ("every", "first"), [(40, 7), *(pytest.param(10, k, marks=pytest.mark.exhaustive) for k in range(10))]
 )
 def test_compiled(every, first):
-    """Of every row a third of the pairs of form and dtype; `python tests/bits_of_rows.py` compiles all.
+    """Of every row a fifth of the pairs of form and dtype; `python tests/bits_of_rows.py` compiles all.
 
     The compiled ones of the machine's own instruction set, which all other tests have too, are a sample here.
     """
     alone = every > 10 or len(USABLE) == 1
-    part = ("--every", str(every), "--first", str(first), "--one-in", "3")
+    part = ("--every", str(every), "--first", str(first), "--one-in", "5")
     found = levels(*part, eagerly=() if alone else USABLE[-1:])
     expected = {name: bits["eager"] for name, bits in found["baseline"].items()}
     for isa, rows in found.items():

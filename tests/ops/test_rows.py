@@ -71,6 +71,7 @@ def misshapen(monkeypatch):
     return found
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("part", [0, pytest.param(1, marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("name", [n for n, row in ROWS.items() if row.compilable])
 @pytest.mark.at_once
@@ -129,6 +130,7 @@ def test_recorded_is_eager(name):
         assert {t._version for t in [*eager, *results]} <= {0}, f"{name}, {form}: a new result counts as written"
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("part", [0, *(pytest.param(k, marks=pytest.mark.exhaustive) for k in (1, 2))])
 @pytest.mark.parametrize("name", [n for n, row in ROWS.items() if n not in IN_PLACE_ONLY | RECORDED_ONLY])
 @pytest.mark.at_once

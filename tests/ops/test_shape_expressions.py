@@ -102,6 +102,7 @@ def same(a, b, exact):
 UNSTABLE = ("empty", "data_ptr", "resize_")  # memory that nobody wrote
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["shape", "index", "create", "pad", "assignments", "gradients"])
 def test_recorded_is_eager(name):
     different = []

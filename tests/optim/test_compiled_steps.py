@@ -47,6 +47,7 @@ def both(row, calls, disturb=None):
     return step
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("row", ROWS + OF_MATRICES, ids=name_of)
 def test_a_step_is_a_program(row):
     step = both(row, 9)

@@ -104,6 +104,7 @@ FUNCTIONS = "csrc/kernels/cpu/pointwise/vector_functions.cpp"
 LOOPS = "csrc/kernels/cpu/elementwise/loops.cpp"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("file", "line", "wrong", "compiled", "message"),
     [

@@ -150,6 +150,7 @@ def is_watched(place, root):
     return place in WATCHED or root in WATCHED or any(one.startswith(f"{root}.") for one in WATCHED)
 
 
+@pytest.mark.exhaustive
 def test_what_functions_change_is_watched_or_listed(searched):
     """A new one is a setting (minitensor_jit/state/settings.py), if what functions give depends on it."""
     found = searched[0]

@@ -263,6 +263,7 @@ def modes():
     return pytest.mark.parametrize("mode", [nullcontext, mt.jit_scope], ids=["eager", "recorded"])
 
 
+@pytest.mark.sampled(2)
 @modes()
 @pytest.mark.parametrize(("call", "error", "message"), CASES)
 def test_wrong_calls(call, error, message, mode):

@@ -351,6 +351,7 @@ def test_interpreter_ends_while_threads_compute(recording):
         """)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.at_once(reason="it records by itself")
 @pytest.mark.parametrize(
     "module", ["minitensor_jit.compiler.plan_builder", "minitensor_jit.codegen.cpu.compiler", "llvmlite.binding"]

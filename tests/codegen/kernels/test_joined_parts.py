@@ -155,6 +155,7 @@ def drawn(b, rng, squares, tall):
     return b.tuple(*results, tallest, b.reduce_max(tallest, (0,)))
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("first", range(0, 150, 25))
 @pytest.mark.parametrize("fused", [False, True])
 def test_random_wholes_of_parts(first, fused):

@@ -262,6 +262,7 @@ def test_what_cannot_be_said_of_all_sizes_is_compiled_for_each(monkeypatch, comp
     assert len(compiled) == 3
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(0, 40, 4))
 def test_random_programs_at_random_sizes(seed):
     with np.errstate(all="ignore"):
