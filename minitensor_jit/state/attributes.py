@@ -235,6 +235,7 @@ class AttributeReads(ContentReads):
             if not isinstance(container, dict) or isinstance(container, collections.OrderedDict):
                 self._note(Guard.ITEMS, container, tuple(container))
             if isinstance(container, dict):
+                self._read.add(id(container))
                 self._note(Guard.DICT_ITEMS, container, tuple(dict.items(container)))
             self._held.add(id(container))
         self._changes(container, what)

@@ -41,6 +41,9 @@ _SETTINGS = frozenset(
 
 # Of a tensor: what they put on it is there at the next call, too.
 _HOOKS = frozenset({"register_hook", "register_post_accumulate_grad_hook", "retain_grad"})
+# They read the numbers of an optimizer's groups as the program does, at each call, or not at all.
+_BINDING = frozenset({"step", "zero_grad", "unscale_", "bound_number"})
+_HANDING = frozenset({enumerate, zip, list, tuple, reversed})
 _READERS = frozenset({"len", "iter", "sum", "sorted", "any", "all", "repr", "format", "ascii", "abs", "round"})
 _LOOKUPS = frozenset(
     {"get", "pop", "setdefault", "__contains__", "__getitem__", "index", "count", "remove", "discard", "add"}
@@ -283,7 +286,7 @@ class Callees(TextReads):
             if kind.__flags__ & _HEAP_TYPE:
                 self._special(kind)
             for thing in args:
-                self._contents(thing)
+                self._handed_on(thing) if kind in _HANDING and type(thing) in (list, tuple) else self._contents(thing)
             if kind is str or makes_text(args):
                 self._text(args)
             elif kind is int and args:
@@ -363,5 +366,5 @@ class Callees(TextReads):
         if name in _HOOKS and args and isinstance(args[0], _C.Tensor):
             self._write(args[0], "puts a hook on a tensor that was there before")
         for thing in args:
-            self._contents(thing)
+            self._handed_on(thing) if name in _BINDING else self._contents(thing)
             self._attributes(thing)

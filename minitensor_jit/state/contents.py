@@ -65,8 +65,8 @@ class ContentReads(ClassReads):
 
     def _instance_items(self, thing: Any) -> None:
         space = own_dict(thing)
-        if space is not None and id(thing) not in self._opened:
-            self._opened[id(thing)] = thing
+        if space is not None and (id(thing), self._handed) not in self._opened:
+            self._opened[id(thing), self._handed] = thing
             # Who asks for the dict has it, too: if there are more references than the object's, others are looked for.
             shared = is_shared(thing, space) and any(
                 other is not thing and not isinstance(other, types.FrameType) for other in gc.get_referrers(space)
@@ -198,6 +198,8 @@ class ContentReads(ClassReads):
                 return
             if isinstance(thing, collections.OrderedDict) and dict.__len__(thing) > 1:  # it has an order of its own
                 self._note(Guard.ITEMS, thing, tuple(thing))
+            if not self._handed:
+                self._read.add(id(thing))
             self._note(Guard.DICT_ITEMS, thing, tuple(dict.items(thing)))
             for item in (*dict.keys(thing), *dict.values(thing)):
                 self._contents(item, depth + 1)
@@ -251,6 +253,14 @@ class ContentReads(ClassReads):
                 self._unwatched(f"it hands a {kind.__name__} on")
             elif _has_bytes(thing):
                 self._bytes(thing)
+
+    def _handed_on(self, thing: Any) -> None:
+        """The contents of what is handed on to code that reads numbers of optimizers at each call, or item by item."""
+        before, self._handed = self._handed, True
+        try:
+            self._contents(thing)
+        finally:
+            self._handed = before
 
     def _attributes(self, thing: Any, depth: int = 0) -> None:
         """What code that is not seen to run may read of objects of the user's, in containers and in data classes."""

@@ -117,6 +117,10 @@ class Notes:
         self._writes: list[tuple[Any, str, _Place]] = []
         self._undone: list[tuple[Any, str, _Place]] = []
         self._held: set[int] = set()  # containers that are written, whose contents of before are noted
+        # Dicts that are noted whole since the function may know of each item, and whether what is noted now is only
+        # handed on, to code that reads the numbers of an optimizer's groups at each call, or item by item.
+        self._read: set[int] = set()
+        self._handed = False
         self._named: list[Any] = []  # by `id`
         self._imported: list[str] = []
         self._late: list[tuple[dict[str, Any], str]] = []
@@ -124,7 +128,7 @@ class Notes:
         self._given = {id(part) for part in _containers(arguments)}
         self._tensors = {id(t) for t in _tensors_of(arguments)}
         self._modules: set[int] = set()
-        self._opened: dict[int, Any] = {}  # objects whose attributes are all noted
+        self._opened: dict[tuple[int, bool], Any] = {}  # objects whose attributes are all noted, as handed on or read
         self._kinds: set[type] = set()
         self._guards: list[tuple[int, Any, Any]] = []
         self._refusal: Exception | None = None
@@ -241,7 +245,7 @@ class Notes:
         guards.extend(g for g in self._whole.values() if outside(g[1]) and id(g[1]) not in self._given)
         if not guards:
             return
-        guards = _without_bound(guards)
+        guards = _without_bound(guards, self._read)
         # In what was recorded the two can't be told apart, and the next call may have another argument.
         if self._read_argument(guards):
             self.reason = "the function also reads an argument by itself"
@@ -291,18 +295,17 @@ def _with_snapshots(guards: list[tuple[int, Any, Any]]) -> list[tuple[int, Any, 
     return [guard for guard in kept if id(guard[1]) not in parts]
 
 
-def _without_bound(guards: list[tuple[int, Any, Any]]) -> list[tuple[int, Any, Any]]:
-    """Guards without the numbers that the program itself reads at each call."""
+def _without_bound(guards: list[tuple[int, Any, Any]], read: set[int]) -> list[tuple[int, Any, Any]]:
+    """Guards without the numbers that the program itself reads at each call, but for what the function read of them."""
     bound: dict[int, set[Any]] = {}
     for space, key in _C.bound_items():
         bound.setdefault(id(space), set()).add(key)
     kept: list[tuple[int, Any, Any]] = []
     for kind, thing, what in guards:
         keys = bound.get(id(thing))
-        if keys and kind in (Guard.ENTRIES, Guard.DICT_ITEMS):
+        if keys and kind == Guard.DICT_ITEMS and id(thing) not in read:
+            kept.append((Guard.LENGTH, thing, (len(thing),)))
             what = tuple((key, value) for key, value in what if key not in keys)
-            if kind == Guard.DICT_ITEMS:
-                kept.append((Guard.LENGTH, thing, (len(thing),)))
             kind = Guard.ENTRIES
         kept.append((kind, thing, what))
     return kept

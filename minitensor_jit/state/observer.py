@@ -206,7 +206,7 @@ class Observer(Callees):
             self._dict_item(container, key)
         elif isinstance(container, list) and isinstance(key, int):
             self._kind(container)
-            self._note(Guard.ITEMS, container, tuple(container)) if len(container) <= _MOST else self._contents(
+            self._note(Guard.ITEMS, container, tuple(container)) if len(container) <= _MOST else self._handed_on(
                 container
             )
         else:
@@ -232,7 +232,10 @@ class Observer(Callees):
             self._known(end)
 
     def _iterated(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:
-        self._contents(operands[0])
+        if type(operands[0]) in (list, tuple):
+            self._handed_on(operands[0])
+        else:
+            self._contents(operands[0])
         self._known(operands[0])
 
     def _has(self, argument: int, code: types.CodeType, operands: tuple[Any, ...]) -> None:

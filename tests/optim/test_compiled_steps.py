@@ -115,3 +115,67 @@ def test_lbfgs_is_run_by_python():
     assert losses[0] == 5.0
     assert losses[-1] < 1e-10
     assert step.hits == 0
+
+
+# What a function itself reads of the groups beside the step, for which they are read at each call.
+READS = {
+    "item": lambda o: o.param_groups[0]["lr"],
+    "get": lambda o: o.param_groups[0].get("lr"),
+    "items": lambda o: dict(o.param_groups[0].items())["lr"],
+    "values": lambda o: next(v for v in list(o.param_groups[0].values()) if isinstance(v, float)),
+    "copy": lambda o: dict(o.param_groups[0])["lr"],
+    "unpacked": lambda o: {**o.param_groups[0]}["lr"],
+    "loop": lambda o: sum(group["lr"] for group in o.param_groups),
+    "maximum": lambda o: max(o.param_groups, key=lambda group: group["lr"])["lr"],
+    "part": lambda o: o.param_groups[0]["betas"][0],
+    "state_dict": lambda o: o.state_dict()["param_groups"][0]["lr"],
+    "text": lambda o: len(str(o.param_groups[0]["lr"])),
+    "decides": lambda o: 2.0 if o.param_groups[0]["lr"] > 0.3 else 1.0,
+}
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["before", "after"])
+@pytest.mark.parametrize("what", READS)
+def test_numbers_that_the_function_reads_too_are_compared(what, first):
+    found = []
+    for compile in (lambda f: f, lambda f: mt.function(f, jit_compile=True)):
+        weight = mt.nn.Parameter(mt.ones(3))
+        optimizer = mt.optim.Adam([weight], lr=0.5, betas=(0.5, 0.75))
+
+        def step(x, weight=weight, optimizer=optimizer):
+            factor = READS[what](optimizer) if first else 0.0
+            optimizer.zero_grad()
+            (weight * x).sum().backward()
+            optimizer.step()
+            return weight.detach() * (factor if first else READS[what](optimizer))
+
+        run_it, values = compile(step), []
+        for call in range(12):
+            if call % 4 == 3:
+                optimizer.param_groups[0].update(lr=0.5 / 2**call, betas=(0.25 / call, 0.75))
+            values.append(run_it(mt.tensor([1.0, 2.0, 4.0])).tolist())
+        found.append(values)
+    assert found[0] == found[1]
+
+
+def test_numbers_that_the_function_sets_are_set_at_each_call():
+    found = []
+    for compile in (lambda f: f, lambda f: mt.function(f, jit_compile=True)):
+        weight = mt.nn.Parameter(mt.ones(3))
+        optimizer = mt.optim.SGD([weight], lr=0.5)
+
+        def step(x, weight=weight, optimizer=optimizer):
+            for group in optimizer.param_groups:
+                group["lr"] = 0.5
+            optimizer.zero_grad()
+            (weight * x).sum().backward()
+            optimizer.step()
+            return weight.detach().clone()
+
+        run_it, values = compile(step), []
+        for call in range(12):
+            if call % 4 == 3:
+                optimizer.param_groups[0]["lr"] = 8.0
+            values.append((run_it(mt.tensor([1.0, 2.0, 4.0])).tolist(), optimizer.param_groups[0]["lr"]))
+        found.append(values)
+    assert found[0] == found[1]
