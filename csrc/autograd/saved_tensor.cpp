@@ -132,6 +132,9 @@ Ref<Tensor> unpack(GradNode& node, const SavedTensor& saved) {
     if (saved.has_snapshot())
         return with_history(node, *saved.packed->snapshot->contents, saved.is_output, saved.index, saved.packed->edge);
     Tensor& tensor = *saved.tensor;
+    // No element was written, or there would be a copy: the tensor was given another shape in place.
+    if (saved.packed && version_of(tensor) != saved.version && thread_settings.forward_mode)
+        return with_history(node, *saved.packed->snapshot->tensor, saved.is_output, saved.index, saved.packed->edge);
     if (version_of(tensor) != saved.version) refuse_modified(node, saved);
     const bool has_history = static_cast<bool>(grad_fn(tensor));  // refuses a view whose history can't be known
     if (saved.had_history && !has_history)

@@ -168,3 +168,13 @@ def test_the_jvp_of_a_function_writes_to_its_tangent(lib):
     x = dual(lib).clone()
     assert Doubled.apply(x) is x
     assert [tangent(lib, x), tangent(lib, x)] == [[2.0, 2.0, 4.0], [2.0, 2.0, 4.0]]
+
+
+@pytest.mark.usefixtures("level")
+@pytest.mark.parametrize("name", ["t_", "unsqueeze_", "squeeze_", "transpose_"])
+def test_shapes_are_changed_in_place_after_it_was_read(lib, name):
+    x = dual(lib).view(1, 3).clone()
+    square = x * x
+    getattr(x, name)(*{"t_": (), "unsqueeze_": (0,), "squeeze_": (), "transpose_": (0, 1)}[name])
+    assert tangent(lib, square) == [[2.0, 4.0, 12.0]]
+    assert lib.autograd.forward_ad.unpack_dual(x * 2).tangent.flatten().tolist() == [2.0, 2.0, 4.0]
