@@ -233,11 +233,12 @@ class _Arguments:
         return given
 
 
-class _Reentrant(autograd.Function):
+class CheckpointFunction(autograd.Function):
     """Runs the function without a graph; its backward runs it again with one, and goes back through that."""
 
     @staticmethod
     def forward(ctx: Any, function: Any, preserve: bool, *args: Any) -> Any:
+        """Call the function, and save the tensors among its arguments."""
         ctx.function, ctx.random, ctx.autocast = function, _Random(preserve, args), _Autocast()
         ctx.others = [None if isinstance(a, Tensor) else a for a in args]
         ctx.places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
@@ -246,6 +247,7 @@ class _Reentrant(autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
+        """Call it again with a graph, and go back through that; RuntimeError in `autograd.grad`, which has inputs."""
         if not _C.backward_accumulates():
             raise RuntimeError(
                 "When use_reentrant=True, checkpoint is incompatible with .grad() or passing an `inputs` parameter to "
@@ -262,9 +264,6 @@ class _Reentrant(autograd.Function):
             raise RuntimeError("none of output has requires_grad=True, this checkpoint() is not necessary")
         autograd.backward([r for r, _ in pairs], [g for _, g in pairs])
         return (None, None, *(a.grad if isinstance(a, Tensor) else None for a in args))
-
-
-CheckpointFunction = _Reentrant
 
 
 class _Enough(Exception):  # noqa: N818  (not an error)
@@ -368,7 +367,7 @@ def checkpoint(
             raise ValueError("Passing `context_fn` or `debug` is only supported when use_reentrant=False.")
         if _C.is_grad_enabled() and not any(isinstance(a, Tensor) and a.requires_grad for a in args):
             warn("None of the inputs have requires_grad=True. Gradients will be None")
-        return _Reentrant.apply(function, preserve, *args)
+        return CheckpointFunction.apply(function, preserve, *args)
     first, second = context_fn() if context_fn is not None else (nullcontext(), nullcontext())
     if not _C.recording():
         with first:

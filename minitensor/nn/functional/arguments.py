@@ -38,8 +38,9 @@ def spatial(input: Tensor, rank: int, what: str) -> tuple[Tensor, bool]:
         return input, True
     if input.dim() == rank + 1:
         return input.unsqueeze(0), False
+    where = "" if what.startswith("conv") else f"{what}(): "  # PyTorch's convolutions are named once
     raise RuntimeError(
-        f"{what}(): Expected {rank + 1}D (unbatched) or {rank + 2}D (batched) input to {what}, but got input of size: "
+        f"{where}Expected {rank + 1}D (unbatched) or {rank + 2}D (batched) input to {what}, but got input of size: "
         f"{list(input.shape)}"
     )
 

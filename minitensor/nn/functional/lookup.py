@@ -276,7 +276,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     By default ``num_classes`` is one more than the largest value.
     """
     if tensor.dtype != int64:
-        raise RuntimeError(f"one_hot is only applicable to index tensor of type LongTensor, got {tensor.dtype}")
+        raise RuntimeError("one_hot is only applicable to index tensor of type LongTensor.")
     num_classes = whole(num_classes, "one_hot", "num_classes")
     if _C.vmap_level(tensor):  # whose values nobody can read
         if num_classes < 1:

@@ -7,6 +7,7 @@ from typing import Any
 from minitensor import _C
 from minitensor._C import Tensor, int64
 from minitensor._functions.offered import arange, gather, log_softmax, where, zeros
+from minitensor.composite.dims import type_name
 from minitensor.composite.numbers import number
 from minitensor.composite.registry import autocast, shortcut
 from minitensor.nn.functional.arguments import REDUCTIONS, reduced, reduction_of
@@ -89,7 +90,9 @@ def cross_entropy(
     classes = 0 if input.dim() == 1 else 1
     if target.shape == input.shape and input.dim() > 0:
         if not target.is_floating_point():
-            raise RuntimeError(f"Expected floating point type for target with class probabilities, got {target.dtype}")
+            raise RuntimeError(
+                f"Expected floating point type for target with class probabilities, got {type_name(target)}"
+            )
         if ignore_index >= 0:
             raise RuntimeError("ignore_index is not supported for floating point target")
         return _soft_cross_entropy(log_softmax(input, classes), target, classes, weight, reduction, label_smoothing)

@@ -179,7 +179,9 @@ class Module(Calls, State):
         """Add a parameter, reachable as an attribute; None reserves the name."""
         self._check_name("parameter", name, self._parameters)
         if param is not None and not isinstance(param, Parameter):
-            self._refuse(name, param, "parameter", "torch.nn.Parameter or None")
+            raise TypeError(
+                f"cannot assign '{_typename(param)}' object to parameter '{name}' (torch.nn.Parameter or None required)"
+            )
         if param is not None and param.grad_fn is not None:
             raise ValueError(
                 f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be created explicitly. "
@@ -217,7 +219,7 @@ class Module(Calls, State):
         if not isinstance(name, str):
             raise TypeError(f"{what} name should be a string. Got {_typename(name)}")
         if "." in name:
-            raise KeyError(f'{what} name can\'t contain ".", got: {name}')
+            raise KeyError(f'{what} name can\'t contain "."' + (f", got: {name}" if what == "module" else ""))
         if name == "":
             raise KeyError(f'{what} name can\'t be empty string ""')
         if name not in registry and hasattr(self, name):
