@@ -324,7 +324,9 @@ def _program(
     symbols: list[_Symbol], example: Any,
 ) -> ExportedProgram:  # fmt: skip
     out_leaves, out_spec = _pytree.tree_flatten(result)
-    state = dict(mod.state_dict(keep_vars=True))
+    buffers = dict(mod.named_buffers(remove_duplicate=False))
+    # Parameters first: a program's inputs are in this order, a module's own state is by its submodules.
+    state = dict(sorted(mod.state_dict(keep_vars=True).items(), key=lambda item: item[0] in buffers))
     buffers = dict(mod.named_buffers())
     nodes = {n.name: n for n in recorder.graph.nodes if n.op == "placeholder"}
     order = iter(nodes.values())

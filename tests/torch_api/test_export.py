@@ -452,3 +452,26 @@ def test_the_signature_is_pytorchs():
 
     ours, theirs = program(mt), program(torch)
     assert ours == theirs
+
+
+def test_a_programs_state_has_parameters_before_buffers():
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("scale", mt.ones(3))
+            self.norm = nn.BatchNorm1d(3)
+            self.same = self.norm
+            self.last = nn.Linear(3, 2)
+
+        def forward(self, x):
+            return self.last(self.norm(x) * self.scale)
+
+    made = export.export(Scaled().eval(), (mt.ones(2, 3),))
+    norms = ["norm", "same"]
+    assert list(made.state_dict) == [
+        *(f"{norm}.{name}" for norm in norms for name in ("weight", "bias")),
+        "last.weight",
+        "last.bias",
+        "scale",
+        *(f"{n}.{name}" for n in norms for name in ("running_mean", "running_var", "num_batches_tracked")),
+    ]
