@@ -318,3 +318,27 @@ class TestCompiledFunctions:
             other[1].weight = mt.nn.Parameter(mt.ones(2, 2))
             f(x)
         assert (f.hits, f.programs) == (hits + 3, programs)
+
+
+def test_parameters_are_new_where_their_values_go_or_come():
+    layer = mt.nn.Linear(2, 2)
+    weight = layer.weight
+    values, gradient = weight.detach().clone(), mt.ones(2, 2)
+    weight.grad = gradient
+    layer.bias.requires_grad_(False)
+    layer.to("meta")
+    assert layer.weight is not weight
+    assert weight.equal(values)
+    assert weight.grad is gradient
+    assert layer.weight.is_meta
+    assert layer.weight.grad.is_meta
+    assert (layer.weight.requires_grad, layer.bias.requires_grad) == (True, False)
+    assert list(dict(layer.named_parameters())) == ["weight", "bias"]
+    placeholder = layer.weight
+    layer.to_empty(device="cpu")
+    assert placeholder.is_meta
+    assert not layer.weight.is_meta
+    weight = layer.weight
+    layer.double()
+    assert layer.weight is weight
+    assert weight.dtype is mt.float64

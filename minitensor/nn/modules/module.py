@@ -23,7 +23,7 @@ from minitensor.nn.modules.calls import (
 from minitensor.nn.modules.state_dict import _EXTRA_STATE_KEY_SUFFIX as _EXTRA_STATE_KEY_SUFFIX  # libraries look here
 from minitensor.nn.modules.state_dict import State
 from minitensor.nn.modules.state_dict import _IncompatibleKeys as _IncompatibleKeys  # and for this
-from minitensor.nn.parameter import Buffer, Parameter
+from minitensor.nn.parameter import Buffer, Parameter, is_lazy
 from minitensor.utils.hooks import RemovableHandle, add_hook
 
 __all__ = [
@@ -438,11 +438,18 @@ class Module(Calls, State):
             for module in self.children():
                 module._apply(fn)
         with no_grad():
-            for param in self._parameters.values():
+            for name, param in self._parameters.items():
                 if param is None:
                     continue
-                grad, param.grad = param.grad, None
                 applied = fn(param)
+                if applied.is_meta != param.is_meta and not is_lazy(param):
+                    # Who holds the old one keeps its values: tensors with and without any aren't made each other.
+                    changed = Parameter(applied.detach(), param.requires_grad)
+                    if param.grad is not None:
+                        changed.grad = fn(param.grad).requires_grad_(param.grad.requires_grad)
+                    self._parameters[name] = changed
+                    continue
+                grad, param.grad = param.grad, None
                 if applied is not param:
                     param.data = applied.detach()
                 if grad is not None:
