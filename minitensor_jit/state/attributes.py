@@ -12,7 +12,7 @@ from minitensor import _C
 from minitensor_jit.state.calls import CONTAINERS, IMMUTABLE, is_framework, is_numpy
 from minitensor_jit.state.classes import HEAP_TYPE, slot_is_set
 from minitensor_jit.state.contents import MOST_ITEMS, ContentReads
-from minitensor_jit.state.notes import ABSENT, Guard, has_python, in_python, is_plain, lookup, own_dict
+from minitensor_jit.state.notes import ABSENT, Guard, Snapshot, has_python, in_python, is_plain, lookup, own_dict
 
 __all__ = ["AttributeReads"]
 
@@ -238,4 +238,10 @@ class AttributeReads(ContentReads):
                 self._read.add(id(container))
                 self._note(Guard.DICT_ITEMS, container, tuple(dict.items(container)))
             self._held.add(id(container))
+        elif isinstance(container, dict) and "params" in container:
+            # An optimizer's group: its step may have read the numbers between two writes, but a program reads those
+            # that are there before and after both.
+            noted = self._whole.get((Guard.DICT_ITEMS, id(container), 0))
+            if noted is not None and _C.Guards([noted], ABSENT, Snapshot).check() >= 0:
+                self._write(container, what)
         self._changes(container, what)

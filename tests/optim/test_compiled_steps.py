@@ -158,18 +158,40 @@ def test_numbers_that_the_function_reads_too_are_compared(what, first):
     assert found[0] == found[1]
 
 
-def test_numbers_that_the_function_sets_are_set_at_each_call():
+def constant(optimizer, body):
+    for group in optimizer.param_groups:
+        group["lr"] = 0.5
+    body()
+
+
+def put_back(optimizer, body):
+    group = optimizer.param_groups[0]
+    rate = group["lr"]
+    group["lr"] = rate / 4
+    body()
+    group["lr"] = rate
+
+
+def updated_and_put_back(optimizer, body):
+    group = optimizer.param_groups[0]
+    rate = group["lr"]
+    group.update(lr=0.03125)
+    body()
+    group.update(lr=rate)
+
+
+@pytest.mark.parametrize("make", [mt.optim.SGD, mt.optim.Adam], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("around", [constant, put_back, updated_and_put_back], ids=lambda around: around.__name__)
+def test_numbers_that_the_function_sets_are_set_at_each_call(around, make):
     found = []
     for compile in (lambda f: f, lambda f: mt.function(f, jit_compile=True)):
         weight = mt.nn.Parameter(mt.ones(3))
-        optimizer = mt.optim.SGD([weight], lr=0.5)
+        optimizer = make([weight], lr=0.5)
 
         def step(x, weight=weight, optimizer=optimizer):
-            for group in optimizer.param_groups:
-                group["lr"] = 0.5
             optimizer.zero_grad()
             (weight * x).sum().backward()
-            optimizer.step()
+            around(optimizer, optimizer.step)
             return weight.detach().clone()
 
         run_it, values = compile(step), []
