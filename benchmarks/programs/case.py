@@ -7,7 +7,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-KINDS = ("branches", "decoding", "large", "learning", "numerics", "pictures", "sequences", "training")
+KINDS = ("branches", "decoding", "examples", "large", "learning", "numerics", "pictures", "sequences", "training")
 """The modules that have programs."""
 
 

@@ -25,8 +25,8 @@ from minitensor_jit.ir.library import ELEMENTWISE_PREFIX
 
 __all__ = ["compile_job", "serve"]
 
-_NICENESS = 5
-"""It gets a quarter of a processor that the program wants too."""
+_NICENESS = 19
+"""It gets next to nothing of a processor that the program wants too: all its threads wait for the one that shares."""
 _IDLE_SECONDS = 60.0
 _LAST_SECONDS = 5.0
 """What is waiting when the program has gone is still compiled for its next run, if it doesn't take longer."""

@@ -51,8 +51,9 @@ def converted(argument, dtype):
 
 
 def accepted(row, dtype):
-    """The calls that the op takes, with their eager results."""
-    for seed, form in enumerate(forms(row)):
+    """The calls that the op takes, with their results; of many forms every other one, others of the next dtype."""
+    every = list(enumerate(forms(row)))
+    for seed, form in every[list(MADE_IN).index(dtype) % 2 :: 2] if len(every) > 3 else every:
         arguments = tuple(converted(a, dtype) for a in build(form, MADE_IN[dtype], "special", seed))
         try:
             yield form, arguments, tensors(row.call(*arguments))
