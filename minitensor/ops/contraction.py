@@ -64,7 +64,9 @@ matmul = contraction(
 
 
 def _addmm_vjp(g: Any, _out: Any, _added: Any, x: Any, y: Any, beta: float, alpha: float) -> tuple[Any, Any, Any]:
-    gx, gy = _matmul_vjp(g if alpha == 1 else g * alpha, _out, x, y, first=1)
+    gx, gy = _matmul_vjp(g, _out, x, y, first=1)
+    if alpha != 1:  # as PyTorch rounds: the product's gradient, then that of the factor
+        gx, gy = (None if t is None else t * alpha for t in (gx, gy))
     return lambda: g if beta == 1 else g * beta, gx, gy
 
 
@@ -76,11 +78,11 @@ def _lower_addmm(b: Any, added: Any, x: Any, y: Any, beta: float, alpha: float) 
     return b.add(added, product)
 
 
-# One pass over the result. In other types it is two ops, each of which rounds.
+# One pass over the result, which is rounded once. In other types it is two ops.
 addmm = contraction(
     "_addmm(Tensor input, Tensor mat1, Tensor mat2, float beta, float alpha)",
-    "beta * input + alpha * (mat1 @ mat2) in float32 or float64, for mat2 [k, n] and mat1 [..., k]; input is a vector "
-    "that is added to every row, or, if mat1 is a matrix, what broadcasts to the result.",
+    "beta * input + alpha * (mat1 @ mat2) of floating-point numbers, for mat2 [k, n] and mat1 [..., k]; input is a "
+    "vector that is added to every row, or, if mat1 is a matrix, what broadcasts to the result.",
     lower=_lower_addmm,
     flops=lambda elements, _added, x, _y: 2 * elements * x[-1],
     vjp=_addmm_vjp,

@@ -151,7 +151,7 @@ PyObject* py_linear(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
         Tensor* b = given.optional_tensor(2);
         if (w.ndim() != 2) return declined();
         if (b && (x.ndim() < 2 || b->ndim() != 1 || (b->sizes[0] != 1 && b->sizes[0] != w.sizes[0]) ||
-                  (x.dtype != DType::F32 && x.dtype != DType::F64) || w.dtype != x.dtype || b->dtype != x.dtype))
+                  !is_floating(x.dtype) || itemsize(x.dtype) == 1 || w.dtype != x.dtype || b->dtype != x.dtype))
             return declined();
         Ref<Tensor> matrix = call_op(*transpose, {&w}, {value_of(int64_t{0}), value_of(int64_t{1})});
         if (!b) return wrap(call_op(*matmul, {&x, matrix.get()}));

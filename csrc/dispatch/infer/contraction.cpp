@@ -89,8 +89,9 @@ void infer_addmm(Call& call) {
     if (a.dtype != b.dtype)
         fail(std::string("expected m1 and m2 to have the same dtype, but got: ") + cpp_name(a.dtype) +
              " != " + cpp_name(b.dtype));
-    if (input.dtype != a.dtype || (a.dtype != DType::F32 && a.dtype != DType::F64))
-        fail("_addmm: expected float32 or float64 operands of one dtype");
+    const bool float8 = itemsize(a.dtype) == 1;
+    if (input.dtype != a.dtype || !is_floating(a.dtype) || float8)
+        fail("_addmm: expected operands of one dtype of float16, bfloat16, float32 or float64");
     call.result_count = 1;
     ResultMeta& meta = call.results[0];
     meta.dtype = a.dtype;

@@ -63,7 +63,7 @@ def _plus_product(input: Any, x: Any, y: Any, beta: Any, alpha: Any) -> Any:
 FLOAT8 = (_C.float8_e4m3fn, _C.float8_e4m3fnuz, _C.float8_e5m2, _C.float8_e5m2fnuz)
 """The types of eight bits that there are products of."""
 
-FUSED = (_C.float32, _C.float64)
+FUSED = (_C.float16, _C.bfloat16, _C.float32, _C.float64)
 """The types of which `fused_addmm` adds in one pass."""
 
 

@@ -223,6 +223,8 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     if size % 2:
         place = dim % input.dim()
         raise RuntimeError(f"Halving dimension must be even, but dimension {place} is size {size}")
+    if input.dtype in (_C.float16, _C.bfloat16):  # rounded once
+        return glu(input.to(_C.float32), dim).to(input.dtype)
     return input.narrow(dim, 0, size // 2) * offered.sigmoid(input.narrow(dim, size // 2, size // 2))
 
 

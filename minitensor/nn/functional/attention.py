@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from minitensor import _C
-from minitensor._C import Tensor
+from minitensor._C import Tensor, bfloat16, float16, float32
 from minitensor._functions import offered
 from minitensor._functions.offered import broadcast_shapes, cat, full, matmul, softmax, where
 from minitensor._warning import warn
@@ -69,7 +69,11 @@ def scaled_dot_product_attention(
     if mask is not None and mask.dtype == _C.bool:
         mask = where(mask, 0.0, full((), float("-inf"), dtype=query.dtype))
     if dropout_p > 0.0 or (mask is not None and (mask.requires_grad or _C.is_recorded(mask))):
-        return matmul(_weights(query, key, mask, dropout_p, is_causal, scale), value)
+        # Scores and weights are in float32, whatever the operands are stored in.
+        dtype, wide = query.dtype, float32 if query.dtype in (float16, bfloat16) else query.dtype
+        query, key, value = (t.to(wide) for t in (query, key, value))
+        mask = None if mask is None else mask.to(wide)
+        return matmul(_weights(query, key, mask, dropout_p, is_causal, scale), value).to(dtype)
     lead = tuple(query.shape[:-2])
     if not tuple(key.shape[:-2]) == tuple(value.shape[:-2]) == lead:
         lead = tuple(broadcast_shapes(lead, key.shape[:-2], value.shape[:-2]))

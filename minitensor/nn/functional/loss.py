@@ -119,10 +119,13 @@ def huber_loss(
     _warn_of_sizes(input, target)
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
-    signed = input - target
+    dtype = input.dtype
+    narrow = dtype == target.dtype and dtype in (_C.float16, _C.bfloat16)
+    signed = input.to(_C.float32) - target.to(_C.float32) if narrow else input - target
     d = signed.abs()
     near = where(d > delta, 0.0, signed)  # an infinite one has no part in the square's gradient
     losses = where(d > delta, (d - 0.5 * delta) * delta, near * near * 0.5)
+    losses = losses.to(dtype) if narrow else losses
     if weight is not None:
         if weight.shape != input.shape:
             raise ValueError("Weights and input must have the same size.")

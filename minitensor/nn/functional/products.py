@@ -29,10 +29,12 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if (
         dtype in FUSED
         and dtype == matrix.dtype == bias.dtype
-        and input.dim() > 1
+        and input.dim() > 0
         and bias.dim() == 1
         and bias.shape[0] in (1, matrix.shape[1])
     ):
+        if input.dim() == 1:
+            return fused_addmm(bias, input.unsqueeze(0), matrix).squeeze(0)
         return fused_addmm(bias, input, matrix)
     if dtype in FLOAT8 and input.dim() == 2:
         return addmm(bias, input, matrix)

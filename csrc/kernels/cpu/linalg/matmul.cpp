@@ -213,6 +213,19 @@ struct Addition {
     }
 };
 
+// What a call adds to the product in `to`.
+template <class T>
+Addition<T> addition_of(const Call& call, const Tensor& input, const Tensor& to) {
+    const size_t rank = input.ndim();
+    return {input.ptr<T>(),
+            rank == 2 && input.sizes[0] != 1 ? input.strides[0] : 0,
+            rank > 0 && input.sizes[rank - 1] != 1 ? input.strides[rank - 1] : 0,
+            static_cast<T>(call.param(0).as_double()),
+            static_cast<T>(call.param(1).as_double()),
+            to.ptr<T>(),
+            to.sizes.back()};
+}
+
 template <class T>
 void addmm(Call& call) {
     const Tensor &input = call.in(0), &a = call.in(1), &b = call.in(2);
@@ -221,14 +234,7 @@ void addmm(Call& call) {
     Ref<Tensor> own;  // of an `out` whose rows are not in order
     if (!is_contiguous(out.sizes, out.strides)) own = Tensor::empty(out.sizes, out.dtype);
     const Tensor& to = own ? *own : out;
-    const size_t rank = input.ndim();
-    Addition<T> addition{input.ptr<T>(),
-                         rank == 2 && input.sizes[0] != 1 ? input.strides[0] : 0,
-                         rank > 0 && input.sizes[rank - 1] != 1 ? input.strides[rank - 1] : 0,
-                         static_cast<T>(call.param(0).as_double()),
-                         static_cast<T>(call.param(1).as_double()),
-                         to.ptr<T>(),
-                         n};
+    Addition<T> addition = addition_of<T>(call, input, to);
     const Epilogue epilogue{[](void* ctx, int64_t, int64_t row0, int64_t count, int64_t col0, int64_t cols) {
                                 static_cast<const Addition<T>*>(ctx)->tile(row0, count, col0, cols);
                             },
@@ -242,9 +248,29 @@ void addmm(Call& call) {
     if (own) run_copy(*own, out);
 }
 
+// In float32, and rounded once. Returns false where the whole call is better converted.
+bool addmm_narrow(Call& call) {
+    Tensor& out = *call.outputs[0];
+    const Ref<Tensor> wide = Tensor::empty(out.sizes, DType::F32);
+    if (!narrow_product(call.in(1), call.in(2), *wide)) return false;
+    const Ref<Tensor> input = Tensor::empty(call.in(0).sizes, DType::F32);
+    run_copy(call.in(0), *input);
+    const Addition<float> addition = addition_of<float>(call, *input, *wide);
+    const int64_t n = out.sizes.back();
+    parallel_for(out.numel / n, kGrain / n + 1,
+                 [&](int64_t begin, int64_t end) { addition.tile(begin, end - begin, 0, n); });
+    run_copy(*wide, out);
+    return true;
+}
+
 void addmm_kernel(Call& call) {
     if (call.outputs[0]->numel == 0) return;
-    call.in(1).dtype == DType::F32 ? addmm<float>(call) : addmm<double>(call);
+    switch (call.in(1).dtype) {
+        case DType::F32: return addmm<float>(call);
+        case DType::F64: return addmm<double>(call);
+        default:
+            if (!addmm_narrow(call)) widen_callback(call);
+    }
 }
 
 const RegisterNative registered{{"matmul", infer_matmul, matmul_kernel, Takes::Any},
