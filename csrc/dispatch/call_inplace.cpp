@@ -173,8 +173,11 @@ void dispatch_inplace(Call& call, Tensor& destination) {
             refuse_escaped_callback(call, &destination);
         }
     } catch (const Error& error) {
-        // No kernel has written: there is none for these operands.
-        if (!mapped && error.kind() == ErrorKind::NotImplemented) version_of(destination) -= counts_first;
+        // No kernel has written: there is none for these operands, or it has refused what it was to write, as an index
+        // out of bounds. Those that go by elements find out at one of them, as where an integer is divided by zero.
+        const bool refused = error.kind() == ErrorKind::NotImplemented ||
+                             (call.op->kind != Kind::Elementwise && call.op->cpu && error.kind() != ErrorKind::Python);
+        if (!mapped && refused) version_of(destination) -= counts_first;
         throw;
     }
     uint32_t& version = version_of(destination);

@@ -13,6 +13,7 @@ from types import FunctionType
 from typing import Any, TypeVar, cast
 
 from minitensor import _C
+from minitensor._functions.older_forms import rearranged
 
 __all__ = [
     "checked",
@@ -127,4 +128,4 @@ def pytorch_names(function: Callable[..., Any], names: tuple[str, ...]) -> tuple
     return None if found == names else found
 
 
-_C.set_argument_error(wrong_argument, pytorch_names)
+_C.set_argument_error(wrong_argument, pytorch_names, rearranged)

@@ -340,16 +340,16 @@ _copy_ = _C.inplace_form(copy)
 
 
 @shortcut("TT", _copy_)
-def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
-    """The elements of `src`, a tensor that is broadcast or a number, written to this tensor, which is returned.
+def copy_(self: Tensor, other: Any, non_blocking: bool = False) -> Tensor:
+    """The elements of `other`, a tensor that is broadcast or a number, written to this tensor, which is returned.
 
     It is always done when it returns; `non_blocking` is there for programs that ask.
     """
-    if isinstance(src, bool | int | float | complex):
+    if isinstance(other, bool | int | float | complex):
         from minitensor.creation import tensor
 
-        src = tensor(src)
-    return _copy_(self, src)
+        other = tensor(other)
+    return _copy_(self, other)
 
 
 attach("copy_", checked(copy_))

@@ -10,7 +10,7 @@ from typing import Any
 from minitensor import _C
 from minitensor.composite.dims import type_name
 from minitensor.composite.numbers import number, whole
-from minitensor.composite.registry import COMPOSITES, autocast, composite, overwritten, shortcut
+from minitensor.composite.registry import COMPOSITES, autocast, composite, older_form, overwritten, shortcut
 from minitensor.ops import ROWS, pointwise
 
 Tensor = _C.Tensor
@@ -24,6 +24,9 @@ def _with_inplace(name: str, form: Callable[..., Any]) -> None:
     """Replace the in-place form that goes by way of a result with one that needs none."""
     form.__name__ = form.__qualname__ = f"{name}_"
     form.__doc__ = f"In place: {COMPOSITES[name].call.__doc__}"
+    factors = getattr(COMPOSITES[name].call, "_older_form", None)
+    if factors is not None:
+        older_form(factors)(form)
     COMPOSITES[name] = dataclasses.replace(COMPOSITES[name], inplace=form)
 
 
@@ -47,26 +50,36 @@ def floating(input: Any) -> Any:
 
 
 def _is_one(alpha: Any) -> bool:
-    return not isinstance(alpha, Tensor) and alpha == 1
+    return not isinstance(alpha, Tensor | bool) and alpha == 1
+
+
+def _check_factor(alpha: Any, of: Any) -> None:
+    """RuntimeError for a factor of another kind than the result, which is of dtype `of`."""
+    if isinstance(alpha, bool) and of is not _C.bool:
+        raise RuntimeError("Boolean alpha only supported for Boolean results.")
+    if isinstance(alpha, float) and _whole(of):
+        raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
+    if isinstance(alpha, complex) and not of.is_complex:
+        raise RuntimeError("For non-complex input tensors, argument alpha must not be a complex number.")
 
 
 def _scaled(input: Any, other: Any, alpha: Any) -> Any:
     """`other` times alpha, which has no part in the type promotion."""
     alpha = number(alpha, "add", "alpha")
-    if isinstance(other, Tensor) and not other.is_floating_point():
-        if (not isinstance(input, Tensor) or not input.is_floating_point()) and isinstance(alpha, float):
-            raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
-        if other.dtype is _C.bool:
-            if isinstance(input, Tensor) and input.dtype is not _C.bool:
-                other = other.to(input.dtype)
-            else:
-                alpha = bool(alpha)
+    if isinstance(alpha, bool | float | complex):
+        _check_factor(alpha, _C.common_dtype(input, other))
+    if isinstance(other, Tensor) and other.dtype is _C.bool:
+        if isinstance(input, Tensor) and input.dtype is not _C.bool:
+            other = other.to(input.dtype)
+        else:
+            alpha = bool(alpha)
     return other * alpha
 
 
 @composite(inplace=True, out=True)
 @shortcut("TT", ROWS["add"].call)
 @shortcut("Tn", ROWS["add"].call)
+@older_form(("alpha",))
 def add(input: Any, other: Any, *, alpha: Any = 1) -> Any:
     """input + alpha * other."""
     return ROWS["add"].call(input, other if _is_one(alpha) else _scaled(input, other, alpha))
@@ -75,6 +88,7 @@ def add(input: Any, other: Any, *, alpha: Any = 1) -> Any:
 @composite(aliases=("subtract",), inplace=True, out=True)
 @shortcut("TT", ROWS["sub"].call)
 @shortcut("Tn", ROWS["sub"].call)
+@older_form(("alpha",))
 def sub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
     """input - alpha * other."""
     return ROWS["sub"].call(input, other if _is_one(alpha) else _scaled(input, other, alpha))
@@ -275,6 +289,7 @@ def rad2deg(input: Any) -> Tensor:
 
 @composite(inplace=True, out=True)
 @shortcut("RRR", ROWS["addcmul"].call, (), (1,))
+@older_form(("value",))
 def addcmul(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor:
     """input + value * tensor1 * tensor2."""
     if _any_complex(input, tensor1, tensor2):
@@ -284,6 +299,7 @@ def addcmul(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor
 
 @composite(inplace=True, out=True)
 @shortcut("RRR", ROWS["addcdiv"].call, (), (1,))
+@older_form(("value",))
 def addcdiv(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor:
     """input + value * tensor1 / tensor2; NotImplementedError for integers."""
     if _any_complex(input, tensor1, tensor2):

@@ -18,6 +18,7 @@ __all__ = [
     "autocast",
     "composite",
     "in_place_method",
+    "older_form",
     "overwritten",
     "shortcut",
     "with_out",
@@ -114,6 +115,16 @@ def autocast(cpu: str, gpu: str) -> Callable[[_Function], _Function]:
     return enter
 
 
+def older_form(factors: tuple[str, ...]) -> Callable[[_Function], _Function]:
+    """Take calls that have these numbers before the tensors that they multiply, as PyTorch does with a warning."""
+
+    def enter(made: _Function) -> _Function:
+        made.__dict__["_older_form"] = factors
+        return made
+
+    return enter
+
+
 def with_out(made: Callable[..., _Result], exact: bool = False) -> Callable[..., _Result]:
     """Return the function with an argument `out=`, where its result or results go; `exact` as in `composite`."""
 
@@ -191,6 +202,8 @@ def _in_place(made: Callable[..., Any]) -> Callable[..., Any]:
     call.__name__ = call.__qualname__ = f"{made.__name__}_"
     call.__doc__ = f"In place: {made.__doc__}"
     call.__signature__ = LateSignature(lambda: inspect.signature(made))  # type: ignore[attr-defined]
+    if "_older_form" in made.__dict__:
+        older_form(made.__dict__["_older_form"])(call)
     return call
 
 

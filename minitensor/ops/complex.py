@@ -89,6 +89,7 @@ polar: Op = elementwise(
         lambda: real_part(conj_of(g) * polar(angle * 0 + 1, angle)),
         lambda: real_part(conj_of(g) * (out * 1j)),
     ),
+    reads=("angle", "out"),
     method=False,
     inplace=False,
     why=_NO_CODE,

@@ -125,7 +125,7 @@ transpose: Op = view(
     aliases=("swapaxes", "swapdims"),
 )
 squeeze = view(
-    "squeeze(Tensor input, int[]? dim=None)", "Dimensions of size 1 dropped.",
+    "squeeze(Tensor input, int[]?... dim=None)", "Dimensions of size 1 dropped.",
     vjp=lambda g, _out, _x, _dim: g if g.shape == _x.shape else _like_input(g, _out, _x),
     grad_fn={"dim": "SqueezeBackward1"},
 )  # fmt: skip

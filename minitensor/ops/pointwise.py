@@ -244,6 +244,7 @@ lerp = elementwise(
         lambda: g * weight,
         lambda: g * (end - x),
     ),
+    reads=("weight", "weight", "x end"),
     wide_number=2,
     grad_fn={"weight": "LerpBackward1"},
 )
@@ -275,17 +276,20 @@ copysign = _scalar_binary(
     "copysign",
     "input's magnitude with other's sign.",
     lambda g, out, x, _y: (lambda: g * _copysign_sign(out, x), lambda: g * 0),
+    reads=("out x", ""),
     grad_fn={"!other": "CopysignBackward1"},
 )
 hypot = binary(
     "hypot",
     "The root of the sum of the squares, without overflow.",
     lambda g, out, x, y: (lambda: g * (x / out), lambda: g * (y / out)),
+    reads=("out x", "out y"),
 )
 nextafter = binary(
     "nextafter",
     "The next number after input towards other.",
     lambda g, _out, x, y: (lambda: where(x == y, 0.0, g), lambda: g * 0),
+    reads=("x y", ""),
     refuse=lambda call: "neighbours are those of the stored type" if call.compute in ("f16", "bf16") else None,
 )
 heaviside = elementwise(
@@ -375,6 +379,7 @@ addcmul = elementwise(
         lambda: g * (y * value),
         lambda: g * (y * z),
     ),
+    reads=("", "z value", "y value", "y z"),
     wide_number=3,
 )
 addcdiv = elementwise(
@@ -387,6 +392,7 @@ addcdiv = elementwise(
         lambda: -g * (value * y / (z * z)),
         lambda: g * (y / z),
     ),
+    reads=("", "z value", "y z value", "y z"),
     wide_number=3,
 )
 

@@ -95,6 +95,7 @@ zeta: Op = elementwise(
     "Hurwitz's zeta function: the sum of (other + k)^-input over k from 0.",
     lower=called("zeta"),
     vjp=lambda g, _out, x, q: (lambda: _not_derived("zeta: self"), lambda: g * (-x * zeta(x + 1, q))),
+    reads=("", "x q"),
     **_ONLY_SPECIAL,
 )
 
@@ -113,12 +114,14 @@ igamma = elementwise(
     "The regularised lower incomplete gamma function of order input.",
     lower=called("igamma"),
     vjp=lambda g, _out, a, x: (lambda: _not_derived("igamma: input"), lambda: g * _density(a, x)),
+    reads=("", "a x"),
 )
 igammac = elementwise(
     "igammac(Tensor input, Tensor other)",
     "The regularised upper incomplete gamma function of order input.",
     lower=called("igammac"),
     vjp=lambda g, _out, a, x: (lambda: _not_derived("igammac: input"), lambda: -g * _density(a, x)),
+    reads=("", "a x"),
 )
 
 # ---- Bessel functions

@@ -127,3 +127,50 @@ def test_writes_among_inference_tensors_are_not_recorded(lib):
     assert x.tolist() == [2.0, 4.0]
     with pytest.raises(RuntimeError, match="a leaf Variable"):
         x += 1
+
+
+# What the gradient that is wanted doesn't read isn't saved, and so may be of inference mode.
+UNREAD = {
+    "addcmul": lambda lib, y, a: lib.addcmul(y, a, a),
+    "addcmul_": lambda lib, y, a: y.addcmul_(a, a, value=2),
+    "addcmul tensor1": lambda lib, y, a: lib.addcmul(a, y, lib.ones(2, 2)),
+    "lerp": lambda lib, y, a: lib.lerp(y, a, 0.25),
+    "lerp_": lambda lib, y, a: y.lerp_(a, 0.25),
+    "lerp to": lambda lib, y, a: lib.lerp(a, y, 0.25),
+    "copysign": lambda lib, y, a: lib.copysign(y, a),
+    "hypot": lambda lib, y, a: lib.hypot(y, a),
+}
+READ = {
+    "addcmul": lambda lib, y, a: lib.addcmul(lib.ones(2, 2), y, a),
+    "addcdiv": lambda lib, y, a: lib.addcdiv(lib.ones(2, 2), y, a),
+    "lerp": lambda lib, y, a: lib.lerp(lib.ones(2, 2), lib.ones(2, 2), y) + lib.lerp(a, lib.ones(2, 2), y),
+    "weight": lambda lib, y, a: lib.lerp(y, lib.ones(2, 2), a),
+}
+
+
+@pytest.mark.parametrize("name", UNREAD)
+def test_what_no_wanted_gradient_reads_may_be_of_inference_mode(lib, name):
+    x = lib.full((2, 2), 3.0, requires_grad=True)
+    UNREAD[name](lib, x * 1, of_inference(lib)).sum().backward()
+    expected = {"lerp": 0.75, "lerp_": 0.75, "lerp to": 0.25}.get(name, 1.0)
+    if name == "hypot":
+        a = of_inference(lib)
+        expected = (3 / (9 + a.clone() ** 2) ** 0.5).tolist()
+        assert lib.allclose(x.grad, lib.tensor(expected))
+        return
+    assert x.grad.tolist() == [[expected] * 2] * 2
+
+
+@pytest.mark.parametrize("name", READ)
+def test_what_a_wanted_gradient_reads_may_not_be_of_inference_mode(lib, name):
+    with pytest.raises(RuntimeError, match="Inference tensors cannot be saved for backward"):
+        READ[name](lib, lib.full((2, 2), 3.0, requires_grad=True) * 1, of_inference(lib))
+
+
+def test_what_no_wanted_gradient_reads_may_be_written(lib):
+    x, a, b = leaf(lib, 1.0, 2.0), lib.ones(2, dtype=lib.float64), lib.ones(2, dtype=lib.float64)
+    y = lib.addcmul(x, a, b) + lib.lerp(x, a, 0.5) + lib.hypot(x, a)
+    a.add_(1)
+    b.add_(1)
+    y.sum().backward()
+    assert x.grad is not None

@@ -120,3 +120,61 @@ def test_tensors_of_inference_mode_have_no_version(lib):
     with lib.inference_mode():
         y.add_(1)
         assert y._version == 1
+
+
+REFUSED = {
+    "index_fill_": lambda lib, x, at: x.index_fill_(0, at, 1.0),
+    "index_add_": lambda lib, x, at: x.index_add_(0, at, lib.ones(2, 3)),
+    "index_copy_": lambda lib, x, at: x.index_copy_(0, at, lib.ones(2, 3)),
+    "index_put_": lambda lib, x, at: x.index_put_((at,), lib.ones(2, 3)),
+    "index_reduce_": lambda lib, x, at: x.index_reduce_(0, at, lib.ones(2, 3), "amax"),
+    "x[at]": lambda lib, x, at: x.__setitem__(at, 1.0),
+    "scatter_": lambda lib, x, at: x.scatter_(0, at.unsqueeze(1), lib.ones(2, 1)),
+    "scatter_ number": lambda lib, x, at: x.scatter_(0, at.unsqueeze(1), 1.0),
+    "scatter_add_": lambda lib, x, at: x.scatter_add_(0, at.unsqueeze(1), lib.ones(2, 1)),
+    "scatter_reduce_": lambda lib, x, at: x.scatter_reduce_(0, at.unsqueeze(1), lib.ones(2, 1), "sum"),
+    "put_": lambda lib, x, at: x.put_(at * 3, lib.ones(2)),
+    "shape": lambda lib, x, at: x.add_(lib.ones(4)),
+    "dtype": lambda lib, x, at: x.add_(lib.ones(3, dtype=lib.complex64)),
+}
+
+
+@pytest.mark.parametrize("write", REFUSED)
+def test_a_refused_write_is_no_version(lib, write):
+    x = lib.zeros(3, 3)
+    y = (leaf(lib, 1.0, 2.0, 3.0) * x).sum()  # which has saved x
+    with pytest.raises((IndexError, RuntimeError)):
+        REFUSED[write](lib, x, lib.tensor([0, 5]))
+    assert x._version == 0
+    assert lib is not minitensor or not x.any()  # PyTorch's index_fill_ has written what came before
+    y.backward()
+
+
+def test_too_few_elements_for_a_mask_write_nothing():
+    for x in (minitensor.zeros(4), minitensor.zeros(8)[::2]):  # PyTorch writes what it has, and counts nothing
+        with pytest.raises(RuntimeError, match="Number of elements of source"):
+            x.masked_scatter_(minitensor.ones(4) > 0, minitensor.ones(3))
+        assert x._version == 0
+        assert not x.any()
+    x = minitensor.zeros(4)
+    assert x.masked_scatter_(minitensor.tensor([True, False, True, False]), minitensor.ones(2)).tolist() == [1, 0, 1, 0]
+
+
+def test_what_is_a_view(lib):
+    x, y = lib.ones(2, 2), leaf(lib, 1.0, 2.0)
+    with lib.no_grad():
+        of_no_grad = y[:1]
+    with lib.inference_mode():
+        made = lib.ones(2)
+        of_made, of_inference = made[:1], y[:1]
+    views = (x[0], x.t(), y[:1], x.reshape(4), x.split(1)[0], x.expand(2, 2, 2), of_no_grad, of_inference)
+    others = (x, y, x + 1, x.detach(), y[:1].detach(), x.view(4).data, x.contiguous(), made, of_made, lib.real(x))
+    assert [t._is_view() for t in views] == [True] * len(views)
+    assert [t._is_view() for t in others] == [False] * len(others)
+    assert [t._base is not None for t in (*views, *others)] == [t._is_view() for t in (*views, *others)]
+
+
+def test_copy_by_name(lib):
+    assert lib.zeros(2).copy_(other=lib.ones(2), non_blocking=True).tolist() == [1, 1]
+    with pytest.raises(TypeError):
+        lib.zeros(2).copy_(src=lib.ones(2))

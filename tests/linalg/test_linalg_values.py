@@ -1,5 +1,7 @@
 """minitensor.linalg against NumPy: values, shapes, batches, empty matrices."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -258,3 +260,13 @@ def test_triangular_systems_of_any_layout(dtype, n, columns, left):
         spread = mt.tensor(np.repeat(b, 2, axis=-1))[..., ::2]
         again = la.solve_triangular(turned, spread, upper=upper, left=left)
         assert again.numpy().tobytes() == x.numpy().tobytes()
+
+
+def test_what_is_no_matrix_has_no_approximation():
+    class Endless:
+        dtype, shape = mt.float32, itertools.count(1)
+        expand = property(lambda self: lambda size: self)
+
+    for arguments in ((Endless(),), (mt.ones(3, 3), 2, 2, Endless()), (None,)):
+        with pytest.raises(TypeError, match="must be Tensor, not"):
+            mt.svd_lowrank(*arguments)

@@ -1,5 +1,6 @@
 """The table of ops is complete: every row has samples, and what can be compiled gives the same bits compiled."""
 
+import types
 from contextlib import nullcontext
 
 import numpy as np
@@ -188,3 +189,35 @@ def test_refused_calls_are_refused_when_they_are_recorded(name):
             except (ZeroDivisionError, IndexError):
                 continue
             assert eager == recorded, f"{name}, {dtype}, {form}"
+
+
+def _plain(function):
+    while hasattr(function, "__wrapped__"):
+        function = function.__wrapped__
+    return function.__code__
+
+
+def _read_by(row):
+    """What each gradient of a rule that is a tuple of lambdas reads of the rule's arguments; None of other rules."""
+    code = _plain(row.vjp)
+    inner = [c for c in code.co_consts if isinstance(c, types.CodeType)]
+    names = code.co_varnames[1 : 2 + len(row.operands)]
+    if len(inner) != len(row.operands) or any(c.co_name != "<lambda>" for c in inner):
+        return None
+    if any(set(c.co_freevars) - set(code.co_varnames[: code.co_argcount]) for c in inner):
+        return None  # something that is computed before
+    return [set(c.co_freevars) & set(names) for c in inner]
+
+
+def test_rules_say_what_each_gradient_reads():
+    seen = 0
+    for row in ROWS.values():
+        if row.vjp is None or len(row.operands) < 2 or (read := _read_by(row)) is None:
+            continue
+        seen += 1
+        names = [name for name in _plain(row.vjp).co_varnames[1 : 2 + len(row.operands)] if name[0] != "_"]
+        given = [set(names) & set(r.split()) for r in row.reads] or [set(names)] * len(read)
+        assert all(r <= g for r, g in zip(read, given, strict=True)), row.name
+        assert set.union(*read) == set(names), row.name
+        assert row.reads or all(r == set(names) for r in read), row.name
+    assert seen > 25

@@ -25,7 +25,7 @@ MINITENSOR = [
     ["_C", "_forks", "_import"],
     ["_warning"],
     ["_profile"],
-    ["_jit.kept_plans"],
+    ["_functions.older_forms", "_jit.kept_plans"],
     ["_functions.checked", "_functions.named_results", "_functions.public_names", "_jit"],
     ["_tensor.copying", "_tensor.printing"],
     ["_functions.torch_function", "creation", "dtypes", "functional", "futures", "settings"],

@@ -19,6 +19,7 @@ struct OutFormObject {
     PyObject* storing;
     PyObject* shortcuts;  // a tuple of Shortcuts, or null
     bool direct;          // a shortcut may write to `out`
+    bool older;           // there is an older form of its calls
     PyObject* api;        // what those who override calls know it by; null: itself; None: they don't see it
     AutocastPolicy autocast;
 };
@@ -44,6 +45,42 @@ PyObject* argument_error = nullptr;
 // `renamed(function, names)` gives the names that a call's keywords have in PyTorch where some are NumPy's, or None.
 PyObject* renamed = nullptr;
 
+// `rearranged(function, args, kwargs)` gives the arguments of a call in an older form as today's, or None.
+PyObject* rearranged = nullptr;
+
+// A call's arguments as Python's functions get them; false with an error set.
+bool collect(PyObject* const* args, size_t nargsf, PyObject* kwnames, PyRef& places, PyRef& names) {
+    const Py_ssize_t count = PyVectorcall_NARGS(nargsf);
+    places = PyRef(PyTuple_New(count));
+    names = PyRef(PyDict_New());
+    if (!places || !names) return false;
+    for (Py_ssize_t i = 0; i < count; ++i) PyTuple_SET_ITEM(places.get(), i, Py_NewRef(args[i]));
+    for (Py_ssize_t i = 0; kwnames && i < PyTuple_GET_SIZE(kwnames); ++i)
+        if (PyDict_SetItem(names.get(), PyTuple_GET_ITEM(kwnames, i), args[count + i]) < 0) return false;
+    return true;
+}
+
+// A call that failed with TypeError, once more if it was made in the older form; false if it wasn't.
+bool call_rearranged(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames, PyObject** result) {
+    PyObject *kind, *error, *trace;
+    PyErr_Fetch(&kind, &error, &trace);
+    PyRef places, names, found;
+    if (collect(args, nargsf, kwnames, places, names))
+        found = PyRef(
+            PyObject_CallFunctionObjArgs(rearranged, as_out_form(self)->plain, places.get(), names.get(), nullptr));
+    if (found && found.get() == Py_None) {
+        PyErr_Restore(kind, error, trace);
+        return false;
+    }
+    Py_XDECREF(kind);
+    Py_XDECREF(error);
+    Py_XDECREF(trace);
+    PyObject *now, *by_name;
+    if (found && PyArg_ParseTuple(found.get(), "O!O!", &PyTuple_Type, &now, &PyDict_Type, &by_name))
+        *result = PyObject_Call(self, now, by_name);
+    return true;
+}
+
 // A call that failed with TypeError, once more if keywords of it have NumPy's names; false if they don't.
 bool call_renamed(PyObject* function, PyObject* const* args, size_t nargsf, PyObject* kwnames, PyObject** result) {
     PyObject *kind, *error, *trace;
@@ -67,17 +104,11 @@ void explain_error(PyObject* function, PyObject* const* args, size_t nargsf, PyO
     PyErr_Fetch(&kind, &error, &trace);
     PyErr_NormalizeException(&kind, &error, &trace);
     if (trace) PyException_SetTraceback(error, trace);
-    Py_ssize_t count = PyVectorcall_NARGS(nargsf);
-    PyObject *places = PyTuple_New(count), *names = PyDict_New();
-    bool ready = places && names;
-    for (Py_ssize_t i = 0; ready && i < count; ++i) PyTuple_SET_ITEM(places, i, Py_NewRef(args[i]));
-    for (Py_ssize_t i = 0; ready && kwnames && i < PyTuple_GET_SIZE(kwnames); ++i) {
-        ready = PyDict_SetItem(names, PyTuple_GET_ITEM(kwnames, i), args[count + i]) == 0;
-    }
-    PyObject* better = ready ? PyObject_CallFunctionObjArgs(argument_error, function, places, names, error, nullptr)
-                             : nullptr;
-    Py_XDECREF(places);
-    Py_XDECREF(names);
+    PyRef places, names;
+    PyObject* better = collect(args, nargsf, kwnames, places, names)
+                           ? PyObject_CallFunctionObjArgs(argument_error, function, places.get(), names.get(), error,
+                                                          nullptr)
+                           : nullptr;
     if (better && better != Py_None) {
         PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(better)), better);
         Py_XDECREF(kind);
@@ -139,6 +170,9 @@ PyObject* out_form_vectorcall(PyObject* self, PyObject* const* args, size_t narg
     result = PyObject_Vectorcall(function, args, nargsf, kwnames);
     if (!result && renamed && kwnames && PyErr_ExceptionMatches(PyExc_TypeError)) {
         call_renamed(function, args, nargsf, kwnames, &result);
+    }
+    if (__builtin_expect(!result && as_out_form(self)->older, 0) && PyErr_ExceptionMatches(PyExc_TypeError)) {
+        if (call_rearranged(self, args, nargsf, kwnames, &result)) return result;
     }
     if (!result && argument_error && PyErr_ExceptionMatches(PyExc_AttributeError)) {
         explain_error(as_out_form(self)->plain, args, nargsf, kwnames);
@@ -219,6 +253,7 @@ PyObject* copied(OutFormObject* from) {
     made->storing = Py_NewRef(from->storing);
     made->shortcuts = Py_XNewRef(from->shortcuts);
     made->direct = from->direct;
+    made->older = from->older;
     made->autocast = from->autocast;
     made->api = Py_XNewRef(from->api);
     PyObject_GC_Track(made);
@@ -258,8 +293,10 @@ PyObject* py_out_form(PyObject*, PyObject* args) {
     PyRef rule(PyObject_GetAttrString(plain, "_autocast"));
     if (!rule) PyErr_Clear();
     else autocast = autocast_policy(rule.get());
+    const int older = PyObject_HasAttrString(plain, "_older_form");
     auto* made = PyObject_GC_New(OutFormObject, &OutFormType);
     if (!made) return nullptr;
+    made->older = older;
     made->autocast = autocast;
     made->vectorcall = slot<out_form_vectorcall>;
     made->plain = Py_NewRef(plain);
@@ -271,19 +308,21 @@ PyObject* py_out_form(PyObject*, PyObject* args) {
     return reinterpret_cast<PyObject*>(made);
 }
 
-// set_argument_error(argument_error, renamed): what explains an error of a call, and what knows other names of
-// keywords.
+// set_argument_error(argument_error, renamed, rearranged): what explains an error of a call, what knows other names of
+// keywords, and what knows older forms.
 PyObject* py_set_argument_error(PyObject*, PyObject* args) {
-    PyObject *explain, *rename;
-    if (!PyArg_ParseTuple(args, "OO:set_argument_error", &explain, &rename)) return nullptr;
+    PyObject *explain, *rename, *rearrange;
+    if (!PyArg_ParseTuple(args, "OOO:set_argument_error", &explain, &rename, &rearrange)) return nullptr;
     Py_XSETREF(argument_error, Py_NewRef(explain));
     Py_XSETREF(renamed, Py_NewRef(rename));
+    Py_XSETREF(rearranged, Py_NewRef(rearrange));
     Py_RETURN_NONE;
 }
 
 PyMethodDef out_form_functions[] = {
     {"set_argument_error", method<py_set_argument_error>(), METH_VARARGS,
-     "set_argument_error(argument_error, renamed): explains calls with wrong arguments, and knows NumPy's names."},
+     "set_argument_error(argument_error, renamed, rearranged): explains calls with wrong arguments, and knows NumPy's "
+     "names and older forms."},
     {"same_form", method<py_same_form>(), METH_O, "Another object of the same function, for Tensor."},
     {"set_form_api", method<py_set_form_api>(), METH_VARARGS,
      "set_form_api(form, api): what those who override calls know it by; None: they don't see it."},

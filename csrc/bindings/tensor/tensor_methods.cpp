@@ -67,6 +67,7 @@ MT_METHOD(element_size, PyLong_FromSize_t(itemsize(t.dtype)))
 MT_METHOD(is_floating_point, PyBool_FromLong(is_floating(t.dtype)))
 MT_METHOD(is_complex, PyBool_FromLong(is_complex(t.dtype)))
 MT_METHOD(is_inference, PyBool_FromLong(t.is_inference))
+MT_METHOD(is_view, PyBool_FromLong(static_cast<bool>(t.base)))
 MT_METHOD(storage_id, PyLong_FromVoidPtr(t.storage.get()))
 
 PyObject* method_data_ptr(PyObject* self, PyObject*) {
@@ -206,6 +207,8 @@ PyMethodDef tensor_methods[] = {
      "is_complex()\n--\n\nWhether the dtype is complex."},
     {"is_inference", overridable_method<method_is_inference, "is_inference">(), METH_NOARGS,
      "is_inference()\n--\n\nWhether it was made in inference mode."},
+    {"_is_view", overridable_method<method_is_view, "_is_view">(), METH_NOARGS,
+     "_is_view()\n--\n\nWhether it is a differentiable view of another tensor, its `_base`."},
     {"_storage_id", method<method_storage_id>(), METH_NOARGS,
      "_storage_id()\n--\n\nIdentifies the storage: equal for views of it."},
     {"data_ptr", overridable_method<method_data_ptr, "data_ptr">(), METH_NOARGS,

@@ -9,7 +9,7 @@ from typing import Any
 
 from minitensor import _C
 from minitensor.composite.numbers import number
-from minitensor.composite.registry import autocast, composite
+from minitensor.composite.registry import autocast, composite, older_form
 from minitensor.linalg.products import cross as linalg_cross
 from minitensor.linalg.products import multi_dot
 from minitensor.ops import ROWS
@@ -212,6 +212,7 @@ def kron(input: Any, other: Any) -> Tensor:
 
 @composite(inplace=True, out=True)
 @autocast("lower", "lower")
+@older_form(("beta", "alpha"))
 def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * (mat1 @ mat2)."""
     for name, t in (("mat1", mat1), ("mat2", mat2)):
@@ -235,6 +236,7 @@ def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) ->
 
 @composite(inplace=True, out=True)
 @autocast("same", "lower")
+@older_form(("beta", "alpha"))
 def addmv(input: Any, mat: Any, vec: Any, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * (mat @ vec)."""
     _check_vector_product(input.ndim, mat, vec)
@@ -252,6 +254,7 @@ def addmv(input: Any, mat: Any, vec: Any, *, beta: Any = 1, alpha: Any = 1) -> T
 
 @composite(inplace=True, out=True)
 @autocast("", "lower")
+@older_form(("beta", "alpha"))
 def addr(input: Any, vec1: Any, vec2: Any, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * outer(vec1, vec2)."""
     for name, t in (("vec1", vec1), ("vec2", vec2)):
@@ -271,6 +274,7 @@ def addr(input: Any, vec1: Any, vec2: Any, *, beta: Any = 1, alpha: Any = 1) -> 
 
 @composite(inplace=True, out=True)
 @autocast("lower", "lower")
+@older_form(("beta", "alpha"))
 def baddbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * bmm(batch1, batch2)."""
     _check_batches(batch1, batch2)
@@ -285,6 +289,7 @@ def baddbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any =
 
 @composite(inplace=True, out=True)
 @autocast("lower", "lower")
+@older_form(("beta", "alpha"))
 def addbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * the sum of bmm(batch1, batch2) over the batch."""
     for name, t in (("batch1", batch1), ("batch2", batch2)):

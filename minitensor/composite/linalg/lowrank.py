@@ -42,6 +42,11 @@ def _range(a: Any, q: int, niter: int, m: Any = None) -> Any:
 @composite(method=False)
 def svd_lowrank(A: Any, q: int | None = 6, niter: int | None = 2, M: Any = None) -> tuple[Any, Any, Any]:
     """U, S and V of the q largest singular values of A, or of A - M, approximately."""
+    for name, place, value in (("A", 1, A), ("M", 4, M)):
+        if not isinstance(value, _C.Tensor) and not (name == "M" and value is None):
+            raise TypeError(
+                f"svd_lowrank(): argument '{name}' (position {place}) must be Tensor, not {type(value).__name__}"
+            )
     rank = 6 if q is None else q
     a, mean = A, None if M is None else M.expand(tuple(A.shape))
     wide = A.shape[-2] < A.shape[-1]

@@ -27,7 +27,8 @@ def _one(b: Any, x: Any) -> Any:
 
 def _binary(name: str, doc: str, vjp: Any, lower: Any = None) -> Op:
     schema = f"{name}(Tensor grad, Tensor input)"
-    return elementwise(schema, doc, vjp=vjp, lower=lower or called(name), **_HIDDEN)
+    grad, at = vjp.__code__.co_varnames[2:4]
+    return elementwise(schema, doc, vjp=vjp, lower=lower or called(name), reads=(at, f"{grad} {at}"), **_HIDDEN)
 
 
 def _zeros(like: Any) -> Any:
@@ -53,7 +54,7 @@ sigmoid_backward: Op = _binary(
 relu_backward: Op = _binary(
     "_relu_backward",
     "grad where y, the result of relu, is larger than 0 or NaN.",
-    lambda g, _out, grad, y: (lambda: relu_backward(g, y), lambda: _zeros(y)),
+    lambda g, _out, _grad, y: (lambda: relu_backward(g, y), lambda: _zeros(y)),
     lambda b, grad, y: b.select(b.compare(y, b.full(y.shape, 0.0), "LE"), b.full(grad.shape, 0.0), grad),
 )
 
@@ -131,6 +132,7 @@ squared_difference_backward: Op = elementwise(
         lambda: 2 * (g * grad),
         lambda: -2 * (g * grad),
     ),
+    reads=("input target", "grad", "grad"),
     **_HIDDEN,
 )
 squared_difference: Op = elementwise(
@@ -227,6 +229,7 @@ logits_loss_backward: Op = elementwise(
         lambda: sigmoid_backward(g * grad, sigmoid(input)),
         lambda: -(g * grad),
     ),
+    reads=("input target", "grad input", "grad"),
     **_HIDDEN,
 )
 logits_loss: Op = elementwise(
@@ -237,5 +240,6 @@ logits_loss: Op = elementwise(
         lambda: logits_loss_backward(g, input, target),
         lambda: -(g * input),
     ),
+    reads=("input target", "input"),
     **_HIDDEN,
 )

@@ -49,6 +49,7 @@ softmax_backward: Op = reduction(
         lambda: softmax_backward(g, output),
         lambda: g * (grad - (grad * output).sum(-1, keepdim=True)) - grad * (g * output).sum(-1, keepdim=True),
     ),
+    reads=("output", "grad output"),
     **_HIDDEN,
 )  # fmt: skip
 log_softmax_backward: Op = reduction(
@@ -58,6 +59,7 @@ log_softmax_backward: Op = reduction(
         lambda: g - (g * exp(output)).sum(-1, keepdim=True),
         lambda: -(g * exp(output) * grad.sum(-1, keepdim=True)),
     ),
+    reads=("output", "grad output"),
     **_HIDDEN,
 )  # fmt: skip
 

@@ -65,13 +65,17 @@ void masked_fill_kernel(Call& call) {
 }
 
 template <class T>
-void scatter(T* out, const uint8_t* mask, int64_t n, const T* values, int64_t count) {
-    int64_t used = 0;
-    for (int64_t i = 0; i < n; ++i) {
-        if (!mask[i]) continue;
-        if (used == count) fail("Number of elements of source < number of ones in mask");
-        out[i] = values[used++];
-    }
+void scatter(T* out, const uint8_t* mask, int64_t n, const T* values) {
+    for (int64_t i = 0; i < n; ++i)
+        if (mask[i]) out[i] = *values++;
+}
+
+// Before anything is written.
+void check_enough(const uint8_t* mask, int64_t n, int64_t count) {
+    if (count >= n) return;
+    int64_t ones = 0;
+    for (int64_t i = 0; i < n; ++i) ones += mask[i] != 0;
+    if (ones > count) fail("Number of elements of source < number of ones in mask");
 }
 
 void masked_scatter_kernel(Call& call) {
@@ -80,6 +84,7 @@ void masked_scatter_kernel(Call& call) {
     Dims mask_strides = broadcast_strides(mask.sizes, mask.strides, out.sizes);
     Packed flags(Strided(mask.data(), DType::Bool, out.sizes, mask_strides, out.numel), DType::Bool,
                  shares_memory(mask, out));
+    check_enough(flags.as<uint8_t>(), out.numel, source.numel);
     Packed values(source, t.dtype, shares_memory(source, out));
     ContiguousOut target(out, t.dtype);
     if (target.data() != t.data()) {
@@ -88,7 +93,7 @@ void masked_scatter_kernel(Call& call) {
     }
     with_bits(itemsize(t.dtype), [&](auto bits) {
         using T = decltype(bits);
-        scatter(target.as<T>(), flags.as<uint8_t>(), out.numel, values.as<T>(), source.numel);
+        scatter(target.as<T>(), flags.as<uint8_t>(), out.numel, values.as<T>());
     });
     target.store();
 }
