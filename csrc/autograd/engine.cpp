@@ -237,10 +237,10 @@ class Run {
                 if (any && !add_to_part(node, gradients)) {
                     // What is computed of what was made under no_grad is as if it were made there too.
                     RecordingScope scope(
-                        {thread_settings.grad_enabled, thread_settings.forward_only || node.forward_only});
+                        {thread_settings.grad_enabled, thread_settings.forward_only || node.unrecorded});
                     sent = apply(node, gradients);
                     sent.resize(node.edges.size());
-                    if (__builtin_expect(node.forward_only, 0)) mark(sent, gradients);
+                    if (__builtin_expect(node.unrecorded, 0)) mark(sent, gradients);
                 }
                 if (!options_.forward) run_posthooks(node, sent, gradients);
                 if (!options_.retain_graph) release(node);

@@ -54,7 +54,7 @@ SavedTensor save(Tensor& value, bool is_output, uint32_t index) {
     saved.version = version_of(value);
     saved.is_output = is_output;
     saved.index = index;
-    saved.had_history = !is_output && value.autograd && value.autograd->grad_fn;
+    saved.had_history = !is_output && value.autograd && value.autograd->grad_fn && !value.autograd->grad_fn->of_duals;
     Ref<Tensor> kept = is_output ? detach(value) : Ref<Tensor>::borrow(&value);
     if (!saved_tensor_hooks) {
         if (__builtin_expect(thread_settings.forward_mode, 0)) saved.packed = snapshot_of(value, is_output);

@@ -95,7 +95,7 @@ Ref<GradNode> begin_node(const Call& call) {
 void finish_node(GradNode& node, const Call& call, const Ref<Tensor>* before) {
     const OpDef& op = *node.op;
     node.sequence = next_sequence();
-    if (__builtin_expect(thread_settings.forward_only, 0)) node.forward_only = true;
+    if (__builtin_expect(thread_settings.forward_mode || thread_settings.forward_only, 0)) note_direction(node);
     uint32_t reads = formula_reads(op, [&](size_t k) { return static_cast<bool>(node.edges[k].node); });
     const size_t n = call.operand_count;
     node.reserve_inline(node.saved, n).resize(n);
@@ -273,7 +273,10 @@ void record(Call& call, Ref<Tensor>* results, Tensor* inplace) {
     Ref<GradNode> node = begin_node(call);
     set_edges(*node, call, inplace);
     if (inplace) keep_apart(*node, call, *inplace, results);
-    if (__builtin_expect(inplace && thread_settings.forward_only, 0)) node->edges.push_back(edge_past(*inplace));
+    if (__builtin_expect(inplace && (thread_settings.forward_mode || thread_settings.forward_only), 0)) {
+        note_direction(*node);
+        if (node->forward_only) node->edges.push_back(edge_past(*inplace));
+    }
     finish_node(*node, call, inplace ? results : nullptr);
     if (inplace) {
         node->passes = node->forward_only;
@@ -387,8 +390,24 @@ AutogradMeta& autograd_meta(Tensor& tensor) {
     return *tensor.autograd;
 }
 
+// What was recorded of dual numbers ends with their level.
+[[gnu::cold]] static void end_history_of_duals(AutogradMeta& meta) {
+    const Edge edge = backward_edge({meta.grad_fn, meta.output_index});
+    const bool leaf = !edge.node || edge.node->type == GradNode::Type::Accumulate;
+    meta.grad_fn = leaf ? Ref<GradNode>() : edge.node;
+    meta.output_index = leaf ? 0 : edge.index;
+}
+
 bool requires_grad(const Tensor& t) {
-    if (t.autograd && (t.autograd->requires_grad || t.autograd->grad_fn)) return true;
+    if (t.autograd) {
+        AutogradMeta& meta = *t.autograd;
+        if (meta.grad_fn) {
+            if (__builtin_expect(!meta.grad_fn->of_duals || thread_settings.forward_mode, 1)) return true;
+            end_history_of_duals(meta);
+            if (meta.grad_fn) return true;
+        }
+        if (meta.requires_grad) return true;
+    }
     // A view whose base was written to by something that requires grad, or one made while nothing was recorded.
     return t.base && t.base->autograd && requires_grad(*t.base);
 }
@@ -451,6 +470,18 @@ Edge backward_edge(Edge edge) {
         edge = std::move(next);
     }
     return edge;
+}
+
+void note_direction(GradNode& node) {
+    node.unrecorded = thread_settings.forward_only;
+    bool any = false, all = true;
+    for (const Edge& edge : node.edges) {
+        if (!edge.node) continue;
+        any = true;
+        all &= edge.node->of_duals;
+    }
+    node.of_duals = any && all;
+    node.forward_only = node.unrecorded || node.of_duals;
 }
 
 bool requires_backward(Tensor& tensor) {

@@ -95,6 +95,9 @@ struct GradNode {
     // Made under no_grad while a derivative was taken that goes forward. One that goes backward ends here or, after a
     // write in place, goes on along the last edge, as if there had been no write.
     bool forward_only : 1 = false, passes : 1 = false;
+    // All that it is computed of are dual numbers, which want no gradient: it is forward only in every mode, and its
+    // results have no history any more when their level has ended. `unrecorded`: made under no_grad.
+    bool of_duals : 1 = false, unrecorded : 1 = false;
     bool kept : 1 = false;  // released by a pass that goes backward; what it saved is there for those that go forward
     uint64_t sequence = 0;  // creation order: the engine runs the latest first
     const OpDef* op = nullptr;
@@ -208,6 +211,8 @@ Edge grad_edge(Tensor& tensor);
 const Ref<GradNode>& grad_fn(Tensor& tensor);
 // Where a pass that goes backward begins that arrives at `edge`; null where there is none.
 Edge backward_edge(Edge edge);
+// Marks a node with these edges as `forward_only`, if it is made under no_grad or is of dual numbers alone.
+void note_direction(GradNode& node);
 // requires_grad as users see it: whether a gradient goes backward from the tensor.
 bool requires_backward(Tensor& tensor);
 void set_requires_grad(Tensor& tensor, bool value);

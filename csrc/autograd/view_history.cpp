@@ -45,7 +45,8 @@ Ref<GradNode> view_node(const OpDef& op, Tensor& operand, const Tensor& result, 
     Ref<GradNode> node = begin_node(call);
     node->edges[0] = std::move(edge);
     finish_node(*node, call);
-    node->forward_only = false;  // whether its base has a gradient is up to the base
+    // Whether its base has a gradient is up to the base.
+    node->forward_only = node->of_duals = node->edges[0].node && node->edges[0].node->of_duals;
     node->result_meta.push_back({result.sizes, result.dtype, home_of(result)});
     return node;
 }
@@ -109,6 +110,8 @@ Ref<GradNode> copy_slices(Tensor& view, Tensor& base, const Ref<GradNode>& inner
     node->op = inner->op;
     node->edges.push_back(grad_edge(base));
     node->forward_only = inner->forward_only;
+    node->unrecorded = inner->unrecorded;
+    node->of_duals = inner->of_duals;
     node->write.reset(new WrittenView{inner, view.sizes, view.strides, base.sizes, base.strides,
                                       view.offset - start_of_base(view, base)});
     node->result_meta.push_back({base.sizes, base.dtype, home_of(base)});
@@ -132,9 +135,12 @@ static void follow_base(Tensor& view) {
     while (view.base->base && !begins_history(*view.base)) view.base = view.base->base;
 }
 
-// A leaf that was written to under no_grad while a derivative was taken that goes forward: its history ends with that.
-[[gnu::cold]] static void leave_forward_mode(AutogradMeta& meta) {
-    if (!thread_settings.forward_mode) meta.grad_fn.reset();
+// The history of dual numbers, and of a leaf that was written to under no_grad while a derivative was taken that goes
+// forward, ends with that.
+[[gnu::cold]] static void leave_forward_mode(Tensor& tensor) {
+    if (thread_settings.forward_mode) return;
+    if (tensor.autograd->requires_grad) tensor.autograd->grad_fn.reset();
+    else (void)requires_grad(tensor);
 }
 
 const Ref<GradNode>& grad_fn(Tensor& tensor) {
@@ -147,7 +153,7 @@ const Ref<GradNode>& grad_fn(Tensor& tensor) {
     }
     if (!tensor.autograd) return none;
     AutogradMeta& meta = *tensor.autograd;
-    if (__builtin_expect(meta.requires_grad && meta.grad_fn, 0)) leave_forward_mode(meta);
+    if (__builtin_expect(meta.grad_fn && meta.grad_fn->forward_only, 0)) leave_forward_mode(tensor);
     return meta.grad_fn;
 }
 

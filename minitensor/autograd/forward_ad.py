@@ -88,7 +88,7 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
         if tensor.requires_grad:
             dual = variable = tensor.view_as(tensor)
         else:
-            variable = tensor.detach().requires_grad_(True)
+            variable = _C.want_no_gradient(tensor.detach().requires_grad_(True))
             dual = _C.take_history(tensor.detach(), variable.alias())  # which may be written to
     _LEVELS[-1].append(_Dual(dual, _version(dual), variable, tangent))
     return dual

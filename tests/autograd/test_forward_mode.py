@@ -458,3 +458,65 @@ def test_forward_through_each_kind_of_op(name):
     backward = mt.func.grad(lambda x: jvp_at(mt, lambda x: masked(x).sum() * x.sum(), x))(at(mt))
     # d/dx (m' sum(x) + m sum(v)), where m and m' are constants
     assert lists(backward) == pytest.approx([jvp_at(mt, plain, at(mt)).sum().item()] * 2)
+
+
+DUAL_WRITES = {
+    "copy": lambda lib, b, d: b.copy_(d),
+    "part": lambda lib, b, d: b.__setitem__(slice(0, 1), d[:1]),
+    "view": lambda lib, b, d: b[:1].mul_(d[:1]),
+    "op": lambda lib, b, d: b.mul_(d).add_(1),
+    "lerp": lambda lib, b, d: b.lerp_(d, 0.5),
+    "index": lambda lib, b, d: b.index_copy_(0, lib.tensor([1, 0]), d),
+}
+
+
+@pytest.mark.parametrize("grad", [True, False], ids=["grad", "no_grad"])
+@pytest.mark.parametrize("write", DUAL_WRITES)
+def test_a_buffer_that_is_written_with_a_dual_number_wants_no_gradient(lib, write, grad):
+    ad = lib.autograd.forward_ad
+    b = lib.ones(2, dtype=lib.float64)
+    v = b.view(2)
+    with ad.dual_level():
+        d = ad.make_dual(at(lib), along(lib))
+        with lib.set_grad_enabled(grad):
+            DUAL_WRITES[write](lib, b, d)
+        y = b * d
+        inside = [(t.requires_grad, t.is_leaf, t.grad_fn) for t in (d, b, v, y)]
+        assert ad.unpack_dual(b).tangent.any()
+        tangent = ad.unpack_dual(y).tangent.tolist()
+    after = [(t.requires_grad, t.is_leaf, t.grad_fn) for t in (d, b, v, y, b + 1, v[0], y * y)]
+    assert inside == [(False, True, None)] * 4
+    assert after == [(False, True, None)] * 7
+    assert (b.numpy() * at(lib).numpy()).tolist() == y.tolist()
+    x = lib.ones(2, dtype=lib.float64, requires_grad=True)
+    (x * b * y).sum().backward()  # they are constants now
+    assert x.grad.tolist() == (b * y).tolist()
+    assert lib.isfinite(lib.tensor(tangent)).all()
+
+
+def test_what_dual_numbers_meet_wants_its_gradient(lib):
+    ad = lib.autograd.forward_ad
+    w = lib.tensor([4.0, 5.0], dtype=lib.float64, requires_grad=True)
+    t = along(lib).requires_grad_()
+    b = w * 1
+    with ad.dual_level():
+        d = ad.make_dual(at(lib), t)
+        b.mul_(d)
+        value, tangent = ad.unpack_dual(b)
+        assert (b.requires_grad, value.requires_grad, tangent.requires_grad) == (True, True, True)
+        assert lists(lib.autograd.grad(tangent.sum(), (w, t), retain_graph=True)) == [[1.0, 10.0], [4.0, 5.0]]
+        square = ad.unpack_dual(d * d)
+        assert (square.primal.requires_grad, square.tangent.requires_grad) == (False, True)
+        assert lists(lib.autograd.grad(square.tangent.sum(), t)) == [[4.0, 6.0]]
+    assert lists(lib.autograd.grad(b.sum(), w)) == [[2.0, 3.0]]
+
+
+def test_statistics_of_dual_numbers_hold_no_graph(lib):
+    ad = lib.autograd.forward_ad
+    layer = lib.nn.BatchNorm1d(2, affine=False, dtype=lib.float64)
+    for _ in range(3):
+        with ad.dual_level():
+            x = ad.make_dual(lib.eye(2, dtype=lib.float64), lib.ones(2, 2, dtype=lib.float64))
+            layer(x)
+        assert (layer.running_mean.requires_grad, layer.running_mean.grad_fn) == (False, None)
+    assert layer.state_dict()["running_mean"].numpy().any()

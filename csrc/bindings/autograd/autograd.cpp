@@ -282,6 +282,17 @@ PyObject* py_take_history(PyObject*, PyObject* args) {
     });
 }
 
+// want_no_gradient(variable): it stands for a dual number, which no pass that goes backward arrives at.
+PyObject* py_want_no_gradient(PyObject*, PyObject* variable) {
+    return guarded([&]() -> PyObject* {
+        if (!is_tensor(variable)) fail_type("want_no_gradient() takes a Tensor");
+        const Edge edge = grad_edge(*tensor_of(variable));
+        if (!edge.node || edge.node->type != GradNode::Type::Accumulate) fail("want_no_gradient() takes a leaf");
+        edge.node->forward_only = edge.node->of_duals = true;
+        return Py_NewRef(variable);
+    });
+}
+
 // forget_base(view): of what nobody else has, whose memory it owns from here on.
 PyObject* py_forget_base(PyObject*, PyObject* view) {
     return guarded([&]() -> PyObject* {
@@ -361,6 +372,8 @@ PyMethodDef autograd_functions[] = {
     {"increment_version", method<py_increment_version>(), METH_O, "Counts an in-place write that nothing else counts."},
     {"take_history", method<py_take_history>(), METH_VARARGS, "take_history(to, from): the same place in the graph."},
     {"remove_hook", method<py_remove_hook>(), METH_VARARGS, "remove_hook(node, callable)"},
+    {"want_no_gradient", method<py_want_no_gradient>(), METH_O,
+     "want_no_gradient(variable): it stands for a dual number, which no pass that goes backward arrives at."},
     {"forget_base", method<py_forget_base>(), METH_O,
      "forget_base(view): of what nobody else has, whose memory it owns from here on."},
     {"begin_transform", method<py_begin_transform>(), METH_O,

@@ -102,11 +102,11 @@ PyObject* py_begin_function(PyObject*, PyObject* args) {
         Ref<GradNode> node(new GradNode);
         node->type = GradNode::Type::Python;
         node->sequence = next_sequence();
-        node->forward_only = thread_settings.forward_only;
         node->callable = Py_NewRef(callable);
         if (anomaly.enabled) note_stack(*node);
         for (const Ref<Tensor>& t : tensors_from(inputs, "inputs"))
             node->edges.push_back(requires_grad(*t) ? grad_edge(*t) : Edge{});
+        note_direction(*node);
         return wrap_grad_node(node);
     });
 }
