@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from minitensor import _C
+from minitensor._warning import warn
 from minitensor.autograd.grad_mode import enable_grad, no_grad
 
 __all__ = ["Function", "FunctionContext", "FunctionCtx", "InplaceFunction", "NestedIOFunction", "once_differentiable"]
@@ -283,10 +284,18 @@ class Function:
     generate_vmap_rule = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        raise RuntimeError(
+        warn(
             f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so you should "
             "invoke them on the class itself. Instantiating an autograd function will raise an error in a future "
-            "version of PyTorch."
+            "version of PyTorch.",
+            DeprecationWarning,
+        )
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Refused: a Function is called by `apply`."""
+        raise RuntimeError(
+            "Legacy autograd function with non-static forward method is deprecated. Please use new-style autograd "
+            "function with static forward method: call it by `apply` of the class."
         )
 
     @staticmethod

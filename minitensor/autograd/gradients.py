@@ -116,7 +116,7 @@ def reaches_others(outputs: Sequence[Any], variables: Sequence[Any]) -> bool:
         if node in seen:
             continue
         seen.add(node)
-        if node.name() == "AccumulateGrad":
+        if node.name() == "torch::autograd::AccumulateGrad":
             if id(node.variable) not in own:
                 return True
             continue

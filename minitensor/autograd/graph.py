@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple
+from weakref import WeakKeyDictionary
 
 from minitensor import _C, _forks
 from minitensor.autograd.hooks import RemovableHandle, register
@@ -63,7 +64,7 @@ def increment_version(tensor: Any) -> None:
         _C.increment_version(t)
 
 
-_DISABLED = threading.local()
+_DISABLED, _MUTABLE = threading.local(), threading.local()
 
 
 class saved_tensors_hooks(_C.Context):  # noqa: N801  (PyTorch's name)
@@ -107,7 +108,9 @@ class save_on_cpu(saved_tensors_hooks):  # noqa: N801  (PyTorch's name)
 
 @contextmanager
 def disable_saved_tensors_hooks(error_message: str) -> Any:
-    """Within it, using saved_tensors_hooks raises a RuntimeError with the message."""
+    """Within it, using saved_tensors_hooks raises a RuntimeError with the message; as it does within these itself."""
+    if _C.saved_tensor_hooks() is not None:
+        raise RuntimeError(error_message)
     previous = getattr(_DISABLED, "message", None)
     _DISABLED.message = error_message
     try:
@@ -116,28 +119,55 @@ def disable_saved_tensors_hooks(error_message: str) -> Any:
         _DISABLED.message = previous
 
 
+class _Key:
+    """Of something that was saved: its node has it, for as long as it may be asked for."""
+
+
 class _Snapshots(saved_tensors_hooks):
-    """Saved tensors by storage; a copy is made when somebody writes to one of them."""
+    """Saved tensors, and a copy of each for the case that somebody writes to it."""
 
     def __init__(self) -> None:
-        def pack(tensor: Any) -> Any:
-            return tensor, None if tensor.is_inference() else tensor._version, tensor.detach().clone()
+        held: WeakKeyDictionary[_Key, tuple[Any, int | None, Any]] = WeakKeyDictionary()
+        self._held = held
 
-        def unpack(packed: Any) -> Any:
-            tensor, version, copy = packed
+        def pack(tensor: Any) -> Any:
+            key = _Key()
+            held[key] = tensor, None if tensor.is_inference() else tensor._version, tensor.detach().clone()
+            return key
+
+        def unpack(key: Any) -> Any:
+            if key not in held:
+                raise AssertionError(
+                    "Trying to backward outside of the 'allow_mutation_on_saved_tensors' context in which the graph "
+                    "was originally recorded."
+                )
+            tensor, version, copy = held[key]
             return tensor if version is None or tensor._version == version else copy
 
         super().__init__(pack, unpack)
 
+    def clear(self) -> None:
+        """Forget what was saved: graphs that were recorded until now have no backward pass any more."""
+        self._held.clear()
+
 
 @contextmanager
-def allow_mutation_on_saved_tensors() -> Any:
+def allow_mutation_on_saved_tensors() -> Iterator[Any]:
     """Within it, tensors that are saved for backward may be written in place; backward uses what they held before.
 
-    Every saved tensor is copied, so it costs the memory of them all.
+    Every saved tensor is copied, so it costs the memory of them all. A backward pass through what was recorded within
+    it has to be within it too: outside, and after `clear()` of what it gives, it is an AssertionError.
     """
-    with _Snapshots():
-        yield
+    if getattr(_MUTABLE, "within", False):
+        raise RuntimeError("allow_mutation_on_saved_tensors contexts cannot be nested")
+    _MUTABLE.within = True
+    kept = _Snapshots()
+    try:
+        with kept:
+            yield kept
+    finally:
+        _MUTABLE.within = False
+        kept.clear()
 
 
 def register_multi_grad_hook(
@@ -149,6 +179,8 @@ def register_multi_grad_hook(
     """
     if mode not in ("all", "any"):
         raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
+    if mode == "any":
+        tensors = [t for t in tensors if t.requires_grad]
     lock = _forks.lock()
     edges = [get_gradient_edge(t) for t in tensors]
     seen: dict[int, dict[int, Any]] = defaultdict(dict)

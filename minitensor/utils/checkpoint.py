@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 Tensor = _C.Tensor
-_EARLY_STOP: list[bool] = [True]
+_EARLY_STOP: list[bool | None] = [None]
 SAC_IGNORED_OPS: frozenset[Any]  # made when it is asked for: the names of ops need the functions
 
 
@@ -50,7 +50,10 @@ class CheckpointError(RuntimeError):
 
 
 class set_checkpoint_early_stop(_C.Context):  # noqa: N801  (PyTorch's name)
-    """A context that says whether computing again ends as soon as all that is needed has been computed."""
+    """A context that says of the checkpoints within it whether computing again ends as soon as nothing is missing.
+
+    It is asked for when the function is called, not when it is computed again.
+    """
 
     def __init__(self, enable: bool) -> None:
         self._enable = enable
@@ -273,8 +276,10 @@ class _Enough(Exception):  # noqa: N818  (not an error)
 class _Frame:
     """One call: how many tensors it saved, and what they are once they have been computed again."""
 
-    def __init__(self, run: Callable[[], Any], random: _Random, context: Callable[[], Any], checks: bool) -> None:
-        self.run, self.random, self.context, self.checks = run, random, context, checks
+    def __init__(
+        self, run: Callable[[], Any], random: _Random, context: Callable[[], Any], checks: bool, early: bool
+    ) -> None:
+        self.run, self.random, self.context, self.checks, self.early = run, random, context, checks, early
         self.autocast = _Autocast()
         self.metas: list[tuple[Any, ...]] = []
         self.again: dict[int, Any] = {}
@@ -298,11 +303,10 @@ class _Frame:
 
     def _compute(self) -> list[Any]:
         found: list[Any] = []
-        early = _EARLY_STOP[-1]
 
         def pack(tensor: Any) -> Any:
             found.append(tensor.detach())
-            if early and len(found) == len(self.metas):
+            if self.early and len(found) == len(self.metas):
                 raise _Enough
             return tensor.detach()
 
@@ -373,14 +377,15 @@ def checkpoint(
         with first:
             return function(*args, **kwargs)
     given = _Arguments(args)
+    early = early_stop if _EARLY_STOP[-1] is None else _EARLY_STOP[-1]
     frame = _Frame(
-        lambda: function(*given.get(), **kwargs), _Random(preserve, args), lambda: second, determinism_check != "none"
+        lambda: function(*given.get(), **kwargs),
+        _Random(preserve, args),
+        lambda: second,
+        determinism_check != "none",
+        early,
     )
-    with (
-        first,
-        set_checkpoint_early_stop(early_stop and _EARLY_STOP[-1]),
-        saved_tensors_hooks(frame.pack, frame.unpack),
-    ):
+    with first, saved_tensors_hooks(frame.pack, frame.unpack):
         return function(*args, **kwargs)
 
 

@@ -37,7 +37,7 @@ def test_names_are_pytorchs():
         assert isinstance(tensor.grad_fn, graph.Node)
     y = x * x
     assert y.grad_fn is y.grad_fn
-    assert [n.name() for n, _ in y.grad_fn.next_functions] == ["AccumulateGrad"] * 2
+    assert [n.name() for n, _ in y.grad_fn.next_functions] == ["torch::autograd::AccumulateGrad"] * 2
     assert y.grad_fn.next_functions[0][0].variable is x
     y.grad_fn.metadata["note"] = 1
     assert y.grad_fn.metadata == {"note": 1}
@@ -221,6 +221,55 @@ def test_mutation_that_is_allowed():
         z = (y**2).sum()
         y.mul_(5)
         assert grad(z, x)[0].tolist() == [2, 4]
+
+
+def test_mutation_is_allowed_of_what_is_run_within():
+    x, outside = leaf(1.0, 2.0), pytest.raises(AssertionError, match="outside of the 'allow_mutation_on_saved_tensors'")
+    with graph.allow_mutation_on_saved_tensors() as kept:
+        y, z = (x.clone() ** 2).sum(), (x.clone() ** 3).sum()
+        with pytest.raises(RuntimeError, match="cannot be nested"), graph.allow_mutation_on_saved_tensors():
+            pass
+        kept.clear()
+        with outside:
+            grad(y, x)
+        w = (x.clone() ** 2).sum()
+        copies = weakref.ref(next(iter(kept._held)))
+        assert grad(w, x)[0].tolist() == [2, 4]
+        del w
+        assert copies() is None  # the graph is gone, and with it what was kept for it
+        w = (x.clone() ** 2).sum()
+    for left in (z, w):
+        with outside:
+            grad(left, x)
+
+
+def test_hooks_of_saved_tensors_are_not_forbidden_within_some():
+    x = leaf(1.0, 2.0)
+    with graph.saved_tensors_hooks(lambda t: t, lambda t: t):
+        with pytest.raises(RuntimeError, match="none here"), graph.disable_saved_tensors_hooks("none here"):
+            pass
+        y = x * x
+    with graph.disable_saved_tensors_hooks("none here"):
+        assert grad(y.sum(), x)[0].tolist() == [2, 4]
+
+
+def test_a_hook_of_several_in_mode_any_is_of_those_that_want_a_gradient():
+    x, seen = leaf(1.0, 2.0), []
+    graph.register_multi_grad_hook((x.detach(), x), lambda g: seen.append(g.tolist()), mode="any")
+    (x * 2).sum().backward()
+    assert seen == [[2, 2]]
+
+
+def test_a_function_is_no_object():
+    class Double(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+    with pytest.warns(DeprecationWarning, match="should not be instantiated"):
+        made = Double()
+    with pytest.raises(RuntimeError, match="Legacy autograd function"):
+        made(leaf(1.0))
 
 
 # ---- custom functions

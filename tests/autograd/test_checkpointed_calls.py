@@ -1,6 +1,9 @@
 """What `utils.checkpoint` has beside the call, checkpoints under autocast, optimizers with other parameters."""
 
+import contextlib
+
 import pytest
+from leaves import leaf
 
 import minitensor as mt
 from minitensor import nn
@@ -98,3 +101,26 @@ def test_an_optimizer_with_other_parameters_against_torch():
     assert ours[0] == pytest.approx(theirs[0])
     assert ours[1] == theirs[1]
     assert ours[2] == pytest.approx(theirs[2])
+
+
+@pytest.mark.parametrize("argument", [None, True, False])
+@pytest.mark.parametrize("context", [None, True, False])
+def test_a_checkpoint_ends_early_as_was_said_at_its_call(lib, context, argument):
+
+    tools = lib.utils.checkpoint
+    x, seen = leaf(lib, 1.0, 2.0), []
+
+    def part(x):
+        y = x.exp()
+        seen.append("y")
+        z = y.sin()
+        seen.append("z")
+        return z.sum()
+
+    options = {} if argument is None else {"early_stop": argument}
+    with contextlib.nullcontext() if context is None else tools.set_checkpoint_early_stop(context):
+        y = tools.checkpoint(part, x, use_reentrant=False, **options)
+    seen.clear()
+    with tools.set_checkpoint_early_stop(True):  # too late
+        y.backward()
+    assert seen == (["y", "z"] if (context if context is not None else argument) is False else ["y"])

@@ -24,7 +24,12 @@ void node_dealloc(PyObject* self) {
 PyObject* node_repr(PyObject* self) {
     return PyUnicode_FromFormat("<%s object at %p>", node_name(node_of(self)).c_str(), &node_of(self));
 }
-PyObject* node_get_name(PyObject* self, PyObject*) { return PyUnicode_FromString(node_name(node_of(self)).c_str()); }
+// Of nodes that belong to no op PyTorch gives the name in C++.
+PyObject* node_get_name(PyObject* self, PyObject*) {
+    const GradNode& node = node_of(self);
+    const bool engines = node.type == GradNode::Type::Accumulate || node.type == GradNode::Type::CopySlices;
+    return PyUnicode_FromString(((engines ? "torch::autograd::" : "") + node_name(node)).c_str());
+}
 
 PyObject* node_next(PyObject* self, void*) {
     GradNode& node = node_of(self);
