@@ -108,6 +108,8 @@ class AttributeReads(ContentReads):
             self._note(Guard.SLOT, thing, (descriptor, value), id(descriptor))
 
     def _object_attribute(self, thing: Any, kind: type, name: str) -> None:
+        if isinstance(thing, types.GeneratorType) and isinstance(lookup(kind, name), types.MethodDescriptorType):
+            return
         reads = lookup(kind, "__getattribute__")
         ours = is_framework(kind.__module__)
         ours |= self._is_module(thing)

@@ -10,6 +10,7 @@ import operator
 import re
 import sys
 import types
+import weakref
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -25,7 +26,7 @@ from minitensor_jit.state.calls import (
     is_numpy,
     is_pure,
 )
-from minitensor_jit.state.notes import ABSENT, VIEWS, Guard, in_python, is_plain, lookup
+from minitensor_jit.state.notes import ABSENT, VIEWS, Guard, in_python, is_finalized, is_plain, lookup
 from minitensor_jit.state.texts import TextReads, makes_text
 
 __all__ = ["Callees"]
@@ -172,6 +173,8 @@ class Callees(TextReads):
             return
         elif function is id and id(args[0]) not in self._tensors | self._given and not is_plain(args[0]):
             self._named.append(args[0])
+        elif function is weakref.proxy:
+            self._unwatched("it makes a weak reference")
         elif is_pure(function):
             if type(args[0] if args else None) not in IMMUTABLE and name in _READERS:
                 self._known(args[0])
@@ -275,6 +278,8 @@ class Callees(TextReads):
         self._unwatched(f"it calls {kind.__name__}.{name}, and what that depends on can't be watched")
 
     def _constructs(self, kind: type, args: tuple[Any, ...]) -> None:
+        if self._notices_ends(kind):
+            return
         self._kind(kind)
         if kind is type and len(args) == 1:
             self._kind(args[0])
@@ -315,6 +320,16 @@ class Callees(TextReads):
                     self._contents(thing)
         else:
             self._unwatched(f"it makes a {kind.__name__}")
+
+    def _notices_ends(self, kind: type) -> bool:
+        """Whether something is made that sees when objects go; those that are noted would go later."""
+        if issubclass(kind, weakref.ref):
+            self._unwatched("it makes a weak reference")
+        elif is_finalized(kind):
+            self._unwatched(f"it makes a {kind.__name__}, which has a finalizer")
+        else:
+            return False
+        return True
 
     def _of_class(self, kind: type, name: str, args: tuple[Any, ...]) -> None:
         """A method of a class is called that is not in Python."""

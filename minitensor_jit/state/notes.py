@@ -10,11 +10,23 @@ import threading
 import types
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any
+from weakref import ref
 
 from minitensor import _C
 from minitensor_jit.state.calls import IMMUTABLE
 
-__all__ = ["ABSENT", "VIEWS", "Guard", "Notes", "has_python", "in_python", "is_plain", "lookup", "own_dict"]
+__all__ = [
+    "ABSENT",
+    "VIEWS",
+    "Guard",
+    "Notes",
+    "has_python",
+    "in_python",
+    "is_finalized",
+    "is_plain",
+    "lookup",
+    "own_dict",
+]
 
 
 class _Absent:
@@ -23,6 +35,7 @@ class _Absent:
 
 ABSENT = _Absent()
 _HEAP_TYPE = 1 << 9
+_GENERATORS = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
 
 
 class Snapshot(dict[Any, Any]):
@@ -65,6 +78,11 @@ def lookup(kind: type, name: str) -> Any:
         if name in base.__dict__:
             return base.__dict__[name]
     return ABSENT
+
+
+def is_finalized(kind: type) -> bool:
+    """Whether code in Python runs where an object of a class goes."""
+    return in_python(lookup(kind, "__del__"))
 
 
 def own_dict(thing: Any) -> dict[str, Any] | None:
@@ -145,6 +163,17 @@ class Notes:
     def _unwatched(self, what: str) -> None:
         if self.reason is None:
             self.reason = what + _where(self._place)
+            self._release()
+
+    def _release(self) -> None:
+        """Hold nothing any more, where no notes are needed: what the function drops is to go when it is dropped."""
+        for notes in (self._entries, self._own, self._types, self._whole, self._opened, self._unknown, self._owners):
+            notes.clear()
+        for held in (self._writes, self._undone, self._named, self._late, self._made, self._guards, self._young):
+            held.clear()
+        self._made_ids.clear()
+        self._made_count = 0
+        _C.hold_nothing()
 
     def _seen(self, thing: Any) -> None:
         if isinstance(thing, dict) and not gc.is_tracked(thing):
@@ -155,7 +184,8 @@ class Notes:
 
     def _write(self, thing: Any, what: str) -> None:
         self._seen(thing)
-        self._writes.append((thing, what, self._place))
+        # A generator that the function makes and drops is closed there, which may run code of it.
+        self._writes.append((ref(thing) if isinstance(thing, _GENERATORS) else thing, what, self._place))
 
     def _changes(self, thing: Any, what: str) -> None:
         """What has a guard on how it was is written, which is no change if it is so again at the end."""
@@ -214,6 +244,10 @@ class Notes:
             return id(thing) not in inside or id(thing) in self._unknown
 
         for thing, what, place in self._writes:
+            if type(thing) is ref:
+                thing = thing()
+                if thing is None:  # of before it were somebody's, who had to be noted to let go of it
+                    continue
             if outside(thing):
                 self.reason = f"it {what}{_where(place)}"
                 return

@@ -142,6 +142,10 @@ class Observer(Callees):
             return
         if self._is_module(first):
             self._module(first)
+        if function.__name__ in ("__init__", "__new__"):
+            kind = first if isinstance(first, type) else type(first)
+            if self._notices_ends(kind):
+                return
         # How a method was found that C calls isn't seen.
         kind = first if isinstance(first, type) else type(first)
         found = lookup(kind, function.__name__)

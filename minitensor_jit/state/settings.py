@@ -22,7 +22,7 @@ SETTINGS: dict[str, tuple[str, ...]] = {
     "minitensor._tensor.printing": ("_options",),
     "minitensor.autograd.forward_ad": ("_LEVELS",),
     "minitensor.autograd.grad_mode": ("set_multithreading_enabled._wanted",),
-    "minitensor.autograd.graph": ("_DISABLED",),
+    "minitensor.autograd.graph": ("_DISABLED", "_MUTABLE"),
     "minitensor.backends.cudnn": ("enabled", "benchmark", "benchmark_limit", "deterministic", "allow_tf32"),
     "minitensor.backends.mkldnn": ("enabled", "deterministic"),
     "minitensor.backends.opt_einsum": ("enabled", "strategy"),

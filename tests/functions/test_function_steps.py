@@ -502,3 +502,36 @@ def test_anomalies_are_looked_for():
     with mt.autograd.set_detect_anomaly(True, check_nan=False):
         step(s.x, s.y)
     assert step.hits == hits
+
+
+OWN = {
+    "Adam": {"lr": 0.1}, "AdamW": {"lr": 0.1}, "NAdam": {"lr": 0.1}, "RAdam": {"lr": 0.1}, "Adamax": {"lr": 0.1},
+    "ASGD": {"lr": 0.1}, "Rprop": {"lr": 0.1}, "Adagrad": {"lr": 0.1, "lr_decay": 0.1}, "Adadelta": {"lr": 0.1},
+    "RMSprop": {"lr": 0.1}, "SGD": {"lr": 0.1, "momentum": 0.9},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("hook", [None, "register_step_pre_hook", "register_step_post_hook"])
+@pytest.mark.parametrize("options", [None, {}, {"jit_compile": True}], ids=["scope", "function", "jit_compile"])
+@pytest.mark.parametrize("name", OWN)
+def test_an_optimizer_that_the_function_makes_begins_at_each_call(name, options, hook):
+    def run(wrap):
+        w = mt.tensor([1.0, -2.0], requires_grad=True)
+
+        def step(x):
+            optimizer = getattr(mt.optim, name)([w], **OWN[name])
+            if hook is not None:
+                getattr(optimizer, hook)(lambda *arguments: None)
+            for _ in range(2):
+                optimizer.zero_grad()
+                (w * w * x).sum().backward()
+                optimizer.step()
+            return w.detach() * 1.0
+
+        call = wrap(step)
+        return [call(mt.ones(2)).tolist() for _ in range(8)]
+
+    def scoped(step):
+        return mt.jit_scope()(step)
+
+    assert run(scoped if options is None else lambda step: mt.function(step, **options)) == run(lambda step: step)

@@ -166,6 +166,10 @@ PyObject* py_bound_items(PyObject*, PyObject*) {
 FunctionLog::Kept* kept_in(Tensor& keeper) {
     if (!in_function()) return nullptr;
     FunctionLog& log = *function_log;
+    if (keeper.made_in >= log.number) {  // it begins at each call, and a program would count on
+        log.unclear = "it makes an optimizer that keeps numbers, such as the count of steps";
+        return nullptr;
+    }
     for (FunctionLog::Kept& kept : log.kept)
         if (kept.keeper.get() == &keeper) return &kept;
     log.kept.push_back({Ref<Tensor>::borrow(&keeper), 0, log.numbers.kept(keeper, number_in(keeper))});

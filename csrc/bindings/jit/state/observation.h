@@ -35,7 +35,7 @@ struct Observation {
     PyObject* steps = nullptr;    // called with code
     PyObject* module_type = nullptr;
     PyObject* settings = nullptr;  // names of the framework's settings
-    PyObject* made = nullptr;  // a list of dicts that the collector doesn't know, and that are new
+    PyObject* made = nullptr;  // a list of dicts that the collector doesn't know, and that are new; or null
     PyThreadState* thread = nullptr;
     Frame* base = nullptr;    // from which the program was called
     Frame* import = nullptr;  // what runs below is not observed

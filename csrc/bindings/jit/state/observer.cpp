@@ -111,6 +111,10 @@ PyObject* tuple_of(PyObject* const* items, Py_ssize_t count) {
     return tuple;
 }
 
+void note_made(Observation& o, PyObject* dict) {
+    if (o.made && PyList_Append(o.made, dict) < 0) PyErr_Clear();
+}
+
 }  // namespace
 
 const CodeFacts* planned(Observation& o, PyCodeObject* code) {
@@ -146,8 +150,8 @@ bool before_instruction(Observation& o, Frame* frame, size_t at) {
     PyObject** top = base + step.depth;
     // What is called may run other frames first, so that this one is looked for.
     if (std::erase(o.makers, frame) && top > base && top[-1] && PyDict_CheckExact(top[-1]) && Py_REFCNT(top[-1]) == 1 &&
-        !PyObject_GC_IsTracked(top[-1]) && PyList_Append(o.made, top[-1]) < 0)
-        PyErr_Clear();
+        !PyObject_GC_IsTracked(top[-1]))
+        note_made(o, top[-1]);
     if (step.flags & kMakes) o.makers.push_back(frame);
     if (!(step.flags & kSeen)) return true;
     PyObject* operands = nullptr;
@@ -225,7 +229,7 @@ Tracing at_call(Observation& o, Frame* frame) {
         PyObject* named =
             frame->localsplus[code->co_argcount + code->co_kwonlyargcount + (code->co_flags & CO_VARARGS ? 1 : 0)];
         if (named && PyCell_Check(named)) named = PyCell_GET(named);
-        if (named && PyDict_Check(named) && PyList_Append(o.made, named) < 0) PyErr_Clear();
+        if (named && PyDict_Check(named)) note_made(o, named);
     }
     const bool has_self = code->co_argcount > 0;
     PyObject* self = has_self ? frame->localsplus[0] : nullptr;
@@ -295,6 +299,12 @@ PyObject* note_warning(PyObject*, PyObject*) {
     ProgramWaits waits;
     PyRef told(PyObject_CallFunction(o->handler, "iiOi()", -3, 0, Py_None, 0));
     if (!told) PyErr_Clear(), o->failed = true;
+    Py_RETURN_NONE;
+}
+
+// What the function drops is to go where it drops it: no program comes of this run.
+PyObject* hold_nothing(PyObject*, PyObject*) {
+    if (observation) Py_CLEAR(observation->made);
     Py_RETURN_NONE;
 }
 
@@ -370,6 +380,7 @@ namespace {
 
 PyObject* begin_observing(PyObject*, PyObject*) { Py_RETURN_FALSE; }
 PyObject* end_observing(PyObject*, PyObject*) { Py_RETURN_FALSE; }
+PyObject* hold_nothing(PyObject*, PyObject*) { Py_RETURN_NONE; }
 PyObject* note_warning(PyObject*, PyObject*) { Py_RETURN_NONE; }
 PyObject* observed(PyObject*, PyObject* arguments) {
     PyObject *observer, *function, *args, *kwargs;
@@ -419,6 +430,7 @@ PyMethodDef observer_functions[] = {
      "held."},
     {"note_warning", method<note_warning>(), METH_NOARGS,
      "The framework warns: a function that is being recorded depends on the filters of warnings."},
+    {"hold_nothing", method<hold_nothing>(), METH_NOARGS, "No object is held any more that the function makes."},
     {"end_observing", method<end_observing>(), METH_NOARGS, "Ends it; whether the handler has been told of all."},
     {}};
 
