@@ -161,7 +161,8 @@ class Callees(TextReads):
             if isinstance(args[1], str):
                 self._changes_attribute(args[0], args[1])
         elif function is next:
-            if not in_python(lookup(type(args[0]), "__next__")):
+            kind = type(args[0])  # the framework's own code isn't seen to run
+            if is_framework(kind.__module__) or not in_python(lookup(kind, "__next__")):
                 self._write(args[0], "takes items from an iterator that was there before")
         elif function is len:
             self._length(args[0])
@@ -378,6 +379,8 @@ class Callees(TextReads):
             self._unwatched(f"it calls {name}")
         if name in ("__setattr__", "__delattr__") and len(args) > 1 and isinstance(args[1], str):
             self._changes_attribute(args[0], args[1])
+        if name == "__next__" and args:
+            self._write(args[0], "takes items from an iterator that was there before")
         if name in _HOOKS and args and isinstance(args[0], _C.Tensor):
             self._write(args[0], "puts a hook on a tensor that was there before")
         for thing in args:

@@ -235,7 +235,7 @@ class ContentReads(ClassReads):
             self._contents(thing.args, depth + 1)
             self._contents(thing.keywords, depth + 1)
             self._contents(thing.func, depth + 1)
-        elif hasattr(kind, "__next__") and not in_python(lookup(kind, "__next__")):
+        elif hasattr(kind, "__next__") and (is_framework(kind.__module__) or not in_python(lookup(kind, "__next__"))):
             self._write(thing, "takes items from an iterator that was there before")
         elif self._is_module(thing):
             if depth <= 1:

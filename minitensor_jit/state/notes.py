@@ -251,6 +251,9 @@ class Notes:
             if outside(thing):
                 self.reason = f"it {what}{_where(place)}"
                 return
+        if any(not outside(options) for options in _C.changed_items()):
+            self.reason = "it changes options of an optimizer that it makes"
+            return
         if any(not outside(thing) for thing in self._named):
             self.reason = "it calls builtins.id of what it makes"
             return

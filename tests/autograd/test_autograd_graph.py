@@ -488,3 +488,28 @@ def test_checkpoints_save_nothing_else():
         warnings.simplefilter("error")
         with pytest.raises(UserWarning, match="use_reentrant"):
             checkpoint(mt.exp, x)
+
+
+def test_reading_the_gradient_of_a_result_warns():
+    x = leaf(1.0, 2.0)
+    y, kept, of_no_grad = x * 2, x * 3, None
+    kept.retain_grad()
+    with mt.no_grad():
+        of_no_grad = x * 2
+    with pytest.warns(UserWarning, match=r"\.grad attribute of a Tensor that is not a leaf"):
+        assert y.grad is None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert (x.grad, kept.grad, of_no_grad.grad, x.detach().grad) == (None, None, None, None)
+        (y + kept).sum().backward()
+        assert kept.grad.tolist() == [1, 1]
+
+
+def test_names_of_what_belongs_to_no_op():
+    x = leaf(1.0, 2.0)
+    part, copied = x * 1, x * 1
+    part[0] = 2.0
+    copied.copy_(x)
+    found = [t.grad_fn for t in (part, copied)]
+    assert [n.name() for n in found] == ["torch::autograd::CopySlices", "torch::autograd::CopyBackwards"]
+    assert [type(n).__name__ for n in found] == ["CopySlices", "CopyBackwards"]

@@ -535,3 +535,105 @@ def test_an_optimizer_that_the_function_makes_begins_at_each_call(name, options,
         return mt.jit_scope()(step)
 
     assert run(scoped if options is None else lambda step: mt.function(step, **options)) == run(lambda step: step)
+
+
+SCHEDULES = {
+    "options": lambda optimizer: lambda: optimizer.param_groups[0].update(lr=optimizer.param_groups[0]["lr"] * 0.5),
+    "ExponentialLR": lambda optimizer: mt.optim.lr_scheduler.ExponentialLR(optimizer, 0.5).step,
+    "CosineAnnealingLR": lambda optimizer: mt.optim.lr_scheduler.CosineAnnealingLR(optimizer, 5).step,
+    "OneCycleLR": lambda optimizer: mt.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=20).step,
+}
+
+
+@pytest.mark.parametrize("options", [{}, {"jit_compile": True}], ids=["function", "jit_compile"])
+@pytest.mark.parametrize("kind", ["SGD", "Adam"])
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_a_schedule_of_an_optimizer_that_the_function_makes_begins_at_each_call(name, kind, options):
+    def run(wrap):
+        w = mt.tensor([1.0, -2.0], requires_grad=True)
+
+        def step(x):
+            optimizer = getattr(mt.optim, kind)([w], lr=0.1)
+            change = SCHEDULES[name](optimizer)
+            for _ in range(3):
+                w.grad = x * w.detach()
+                optimizer.step()
+                change()
+            return w.detach() * 1.0
+
+        call = wrap(step)
+        return [call(mt.ones(2)).tolist() for _ in range(8)]
+
+    assert run(lambda step: mt.function(step, **options)) == run(lambda step: step)
+
+
+def test_an_optimizer_that_the_function_makes_and_leaves_as_it_is_keeps_the_program():
+    w = mt.tensor([1.0, -2.0], requires_grad=True)
+
+    def step(x):
+        optimizer = mt.optim.SGD([w], lr=0.1)
+        w.grad = x * 1.0
+        optimizer.step()
+        return w.detach() * 1.0
+
+    call = mt.function(step, jit_compile=True)
+    for k in range(8):
+        assert call(mt.ones(2))[0].item() == pytest.approx(1 - 0.1 * (k + 1))
+    assert call.hits > 0
+
+
+TAKEN = {
+    "next": next,
+    "method": lambda items: items.__next__(),
+    "loop": lambda items: next(item for item in items),
+    "unpacked": lambda items: next(zip((0,), items, strict=False))[1],
+}
+
+
+@pytest.mark.parametrize("options", [{}, {"jit_compile": True}], ids=["function", "jit_compile"])
+@pytest.mark.parametrize("take", TAKEN)
+def test_batches_are_taken_at_each_call(take, options):
+    loader = mt.utils.data.DataLoader(mt.arange(40.0), batch_size=2)
+
+    def run(wrap):
+        batches = iter(loader)
+        call = wrap(lambda x: x * TAKEN[take](batches))
+        return [call(mt.ones(2)).tolist() for _ in range(8)]
+
+    assert run(lambda step: mt.function(step, **options)) == run(lambda step: step)
+
+
+# Of a step that Adam counts in `count`; what is written there between two steps counts.
+COUNTED = {
+    "times": lambda count, step: (step(), count.mul_(2), step()),
+    "set": lambda count, step: (step(), count.fill_(7.0), step()),
+    "copied": lambda count, step: (step(), count.copy_(count * 3), step()),
+    "data": lambda count, step: (step(), count.data.add_(3), step()),
+    "view": lambda count, step: (step(), count.view(1).add_(3), step()),
+    "first": lambda count, step: (count.mul_(2), step()), "last": lambda count, step: (step(), count.mul_(2)),
+    "read": lambda count, step: (step(), count * 1.0, step(), count + 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_counts_of_steps_that_the_function_writes_to(name):
+    def run(wrap):
+        w = mt.tensor([1.0, 2.0], requires_grad=True)
+        optimizer = mt.optim.Adam([w], 0.1)
+        w.grad = mt.ones(2)
+        optimizer.step()
+
+        def step(x):
+            w.grad = x * w.detach()
+            count = optimizer.state[w]["step"]
+            found = COUNTED[name](count, optimizer.step)
+            return w.detach() * 1.0, found[-1] if found[-1] is not None and found[-1] is not count else None
+
+        call = wrap(step)
+        seen = []
+        for _ in range(6):
+            value, found = call(mt.ones(2))
+            seen.append((value.tolist(), None if found is None else found.item(), optimizer.state[w]["step"].item()))
+        return seen
+
+    assert run(mt.function) == run(lambda step: step)

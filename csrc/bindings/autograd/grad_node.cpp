@@ -27,8 +27,10 @@ PyObject* node_repr(PyObject* self) {
 // Of nodes that belong to no op PyTorch gives the name in C++.
 PyObject* node_get_name(PyObject* self, PyObject*) {
     const GradNode& node = node_of(self);
-    const bool engines = node.type == GradNode::Type::Accumulate || node.type == GradNode::Type::CopySlices;
-    return PyUnicode_FromString(((engines ? "torch::autograd::" : "") + node_name(node)).c_str());
+    const std::string name = node_name(node);
+    const bool engines = node.type == GradNode::Type::Accumulate || node.type == GradNode::Type::CopySlices ||
+                         name == "CopyBackwards";
+    return PyUnicode_FromString(((engines ? "torch::autograd::" : "") + name).c_str());
 }
 
 PyObject* node_next(PyObject* self, void*) {

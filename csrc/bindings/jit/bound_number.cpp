@@ -162,6 +162,22 @@ PyObject* py_bound_items(PyObject*, PyObject*) {
     });
 }
 
+// changed_items(): the dicts of such items that are no longer what they were when they were read.
+PyObject* py_changed_items(PyObject*, PyObject*) {
+    return guarded([&]() -> PyObject* {
+        PyRef found = checked(PyList_New(0));
+        static const Numbers none;
+        for (const auto& number : function_log ? function_log->numbers.all() : none.all()) {
+            double now;
+            if (number.kind != Numbers::Kind::Item ||
+                (float_in(number.dict.get(), number.key.get(), number.part, &now) && now == number.value))
+                continue;
+            if (PyList_Append(found.get(), number.dict.get()) < 0) fail_python();
+        }
+        return found.release();
+    });
+}
+
 // Where the number of a tensor is kept while a function is recorded; null if it isn't, or if others may change it.
 FunctionLog::Kept* kept_in(Tensor& keeper) {
     if (!in_function()) return nullptr;
@@ -170,8 +186,12 @@ FunctionLog::Kept* kept_in(Tensor& keeper) {
         log.unclear = "it makes an optimizer that keeps numbers, such as the count of steps";
         return nullptr;
     }
-    for (FunctionLog::Kept& kept : log.kept)
-        if (kept.keeper.get() == &keeper) return &kept;
+    for (FunctionLog::Kept& kept : log.kept) {
+        if (kept.keeper.get() != &keeper) continue;
+        if (number_in(keeper) == log.numbers.value(kept.place)) return &kept;
+        log.unclear = "it writes to a number that an optimizer keeps";
+        return nullptr;
+    }
     log.kept.push_back({Ref<Tensor>::borrow(&keeper), 0, log.numbers.kept(keeper, number_in(keeper))});
     return &log.kept.back();
 }
@@ -314,6 +334,8 @@ PyMethodDef bound_number_functions[] = {
      "bound_number(dict, key, part=-1): the item, which a compiled function reads anew at each call if it is a float."},
     {"bound_items", method<py_bound_items>(), METH_NOARGS,
      "bound_items(): the (dict, key) pairs that the function which is recorded reads anew at each call."},
+    {"changed_items", method<py_changed_items>(), METH_NOARGS,
+     "changed_items(): the dicts of such items that are no longer what they were when they were read."},
     {"count_step", method<py_count_step>(), METH_O,
      "count_step(tensor): adds one to the count of steps in it, and returns it as a number."},
     {"kept_number", method<py_kept_number>(), METH_O,

@@ -41,7 +41,19 @@ MT_GETTER(version, PyLong_FromUnsignedLong(shown_version(t)))
 MT_GETTER(output_nr, PyLong_FromUnsignedLong(t.autograd ? t.autograd->output_index : 0))
 MT_GETTER(pending, PyBool_FromLong(t.pending()))
 MT_GETTER(base, wrap(shown_base(t)))
-MT_GETTER(grad, (note_gradient_use(t, true), wrap(t.autograd ? t.autograd->grad : Ref<Tensor>())))
+Ref<Tensor> grad_of(Tensor& t) {
+    note_gradient_use(t, true);
+    if (!t.autograd) return {};
+    const AutogradMeta& meta = *t.autograd;
+    if (!meta.grad && meta.grad_fn && !meta.retain_hook && !is_leaf(t))
+        warn(
+            "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be "
+            "populated during autograd.backward(). If you indeed want the .grad field to be populated for a non-leaf "
+            "Tensor, use .retain_grad() on the non-leaf Tensor. If you access the non-leaf Tensor by mistake, make "
+            "sure you access the leaf Tensor instead.");
+    return meta.grad;
+}
+MT_GETTER(grad, wrap(grad_of(t)))
 // Writes to it don't count as those to the tensor.
 Ref<Tensor> data_of(const Tensor& tensor) {
     Ref<Tensor> data = detach(tensor);
