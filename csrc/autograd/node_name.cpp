@@ -24,8 +24,10 @@ bool holds(const NodeName& name, const GradNode& node) {
 }  // namespace
 
 std::string node_name(const GradNode& node) {
-    if (node.type == GradNode::Type::Accumulate) return "AccumulateGrad";
-    if (node.type == GradNode::Type::CopySlices) return "CopySlices";
+    if (node.function) return node.function;
+    // Of nodes that belong to no op PyTorch gives the name in C++.
+    if (node.type == GradNode::Type::Accumulate) return "torch::autograd::AccumulateGrad";
+    if (node.type == GradNode::Type::CopySlices) return "torch::autograd::CopySlices";
     if (node.type == GradNode::Type::Python) {
         PyRef name(PyObject_GetAttrString(node.callable, "__name__"));
         const char* text = name ? PyUnicode_AsUTF8(name.get()) : nullptr;
@@ -35,7 +37,7 @@ std::string node_name(const GradNode& node) {
     }
     for (const NodeName& name : node.op->node_names)
         if (holds(name, node)) return name.name;
-    // log_softmax -> LogSoftmaxBackward0
+    // log_softmax -> LogSoftmaxBackward0, log1p -> Log1PBackward0
     std::string name;
     bool upper = true;
     for (char c : node.op->name) {
@@ -44,9 +46,28 @@ std::string node_name(const GradNode& node) {
             continue;
         }
         name += upper && c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c;
-        upper = false;
+        upper = c >= '0' && c <= '9';
     }
     return name + "Backward0";
+}
+
+void name_node(GradNode& node, const char* function, uint64_t before) {
+    auto is_call = [](const GradNode& one) {
+        return one.type == GradNode::Type::Op || one.type == GradNode::Type::CopySlices;
+    };
+    if (!is_call(node) || node.sequence <= before) return;
+    std::vector<GradNode*> waiting{&node};
+    while (!waiting.empty()) {
+        const GradNode& next = *waiting.back();
+        waiting.pop_back();
+        for (const Edge& edge : next.edges) {
+            GradNode* made = edge.node.get();
+            if (!made || !is_call(*made) || made->sequence <= before || made->inside) continue;
+            made->inside = true;
+            waiting.push_back(made);
+        }
+    }
+    node.function = function;
 }
 
 }  // namespace mt

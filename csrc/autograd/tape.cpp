@@ -382,6 +382,7 @@ void free_node(GradNode* node) {
 }  // namespace
 
 uint64_t next_sequence() { return ++g_sequence; }
+uint64_t latest_sequence() { return g_sequence; }
 
 void GradNode::destroy(GradNode* node) { t_dying_nodes.destroy(node, free_node); }
 

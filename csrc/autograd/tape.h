@@ -99,6 +99,8 @@ struct GradNode {
     // results have no history any more when their level has ended. `unrecorded`: made under no_grad.
     bool of_duals : 1 = false, unrecorded : 1 = false;
     bool kept : 1 = false;  // released by a pass that goes backward; what it saved is there for those that go forward
+    bool inside : 1 = false;  // of a function that PyTorch has one node for; see `name_node`
+    const char* function = nullptr;  // of the last node of such a function: its name; kept for ever
     uint64_t sequence = 0;  // creation order: the engine runs the latest first
     const OpDef* op = nullptr;
     LentVector<Edge> edges;  // one per operand; null node: no gradient wanted
@@ -250,6 +252,11 @@ Ref<Tensor> detach(const Tensor& tensor);
 // As a user means it: also what is behind vmap loses its history.
 Ref<Tensor> detach_deeply(const Tensor& tensor);
 std::string node_name(const GradNode& node);  // AddBackward0
+// The node that ends a function's history becomes that of the function, by its name: what the function made since the
+// node `before` is inside of it, and isn't shown. Nothing else depends on it.
+void name_node(GradNode& node, const char* function, uint64_t before);
+// The sequence number of the latest node.
+uint64_t latest_sequence();
 // The saved tensor, checked against in-place changes since; throws PyTorch's error.
 Ref<Tensor> unpack(GradNode& node, const SavedTensor& saved);
 

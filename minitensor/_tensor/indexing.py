@@ -13,11 +13,18 @@ from typing import Any
 from minitensor import _C
 from minitensor._warning import warn
 from minitensor.composite.dims import type_name
+from minitensor.composite.registry import one_node
 from minitensor.ops.elementwise import copy, fill
 from minitensor.ops.index import flat_index, index_at, index_put_at
 from minitensor.ops.mask import masked_fill, masked_select, nonzero
 
 Tensor = _C.Tensor
+
+
+@one_node("IndexBackward0")
+def _chosen(source: Any, mask: Any) -> Any:
+    return masked_select(source, mask)
+
 
 _copy_, _fill_, _masked_fill_, _index_put_ = (_C.inplace_form(op) for op in (copy, fill, masked_fill, index_put_at))
 _INTEGERS = (_C.int64, _C.int32)
@@ -168,7 +175,7 @@ def getitem(source: Any, key: Any) -> Any:
     key = _placed(key, source)
     if isinstance(key, Tensor) and key.ndim and key.dtype is _C.bool and key.ndim == source.ndim:
         _check_mask(source, key, 0)
-        return masked_select(source, key)
+        return _chosen(source, key)
     plan = _Plan(source, key)
     if not plan.dims:
         return plan.view.alias() if plan.view is source else plan.view

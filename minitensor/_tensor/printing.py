@@ -91,7 +91,7 @@ def tensor_text(tensor: Any) -> str:
         shown = is_default or tensor.dtype in (_C.int64, _C.bool, _C.get_default_dtype().to_complex())
         suffixes = [*device, *([] if _options.edgeitems else size), *([] if shown else dtype)]
     try:
-        node = None if tensor.grad_fn is None else tensor.grad_fn.name()
+        node = None if tensor.grad_fn is None else type(tensor.grad_fn).__name__
     except RuntimeError:  # a view that was written where its history can't follow
         node = "Invalid"
     if node is not None:

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from minitensor import _C
 from minitensor.composite import joining, shape
-from minitensor.composite.registry import LateSignature, composite
+from minitensor.composite.registry import LateSignature, composite, grad_fn
 from minitensor.ops import movement
 from minitensor.ops.elementwise import row_major
 
@@ -26,6 +26,9 @@ def _copying(name: str, take: Callable[..., Any]) -> None:
     made.__name__ = f"{name}_copy"
     made.__doc__ = f"`{name}` as a copy, which shares nothing with the input."
     made.__signature__ = LateSignature(lambda: inspect.signature(take))  # type: ignore[attr-defined]
+    if name != "squeeze":  # which has another for each form
+        copied = f"{''.join(word.capitalize() for word in name.split('_'))}Backward0_copy"
+        grad_fn(copied, copied)(made)
     composite(method=False, out=True)(made)
 
 
@@ -55,12 +58,14 @@ for _name, _take in {
 
 
 @composite(method=False, out=True)
+@grad_fn("ViewBackward0_copy")
 def view_copy(input: Any, size: Any = None, dtype: Any = None) -> Tensor:
     """The elements in another shape, or their bytes as another dtype, as a copy."""
     return row_major(input.reshape(size) if dtype is None else input.view(dtype))
 
 
 @composite(out=True)
+@grad_fn("NarrowCopyBackward0")
 def narrow_copy(input: Any, dim: int, start: Any, length: int) -> Tensor:
     """`narrow` as a copy."""
     return row_major(shape.narrow(input, dim, start, length))

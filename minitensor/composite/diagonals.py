@@ -8,7 +8,7 @@ from typing import Any
 from minitensor import _C
 from minitensor.composite.dims import normal_dim
 from minitensor.composite.layout import written_copy
-from minitensor.composite.registry import composite
+from minitensor.composite.registry import composite, grad_fn
 from minitensor.composite.shape import reshape
 from minitensor.ops import movement
 from minitensor.ops.creation import full
@@ -28,6 +28,7 @@ def diag(input: Any, diagonal: int = 0) -> Tensor:
 
 
 @composite()
+@grad_fn("DiagEmbedBackward0")
 def diag_embed(input: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """The last dimension as the diagonal of two new ones, zero elsewhere."""
     rank = input.ndim + 1
@@ -50,6 +51,7 @@ def diagflat(input: Any, offset: int = 0) -> Tensor:
 
 
 @composite()
+@grad_fn("SelectScatterBackward0")
 def select_scatter(input: Any, src: Any, dim: int, index: int) -> Tensor:
     """A copy of input with src in place of `select(dim, index)`."""
     made = written_copy(input, src)
@@ -58,6 +60,7 @@ def select_scatter(input: Any, src: Any, dim: int, index: int) -> Tensor:
 
 
 @composite(out=True)
+@grad_fn("SliceScatterBackward0")
 def slice_scatter(
     input: Any, src: Any, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Tensor:
@@ -68,6 +71,7 @@ def slice_scatter(
 
 
 @composite()
+@grad_fn("DiagonalScatterBackward0")
 def diagonal_scatter(input: Any, src: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """A copy of input with src in place of a diagonal."""
     made = written_copy(input, src)
@@ -76,6 +80,7 @@ def diagonal_scatter(input: Any, src: Any, offset: int = 0, dim1: int = 0, dim2:
 
 
 @composite()
+@grad_fn("AsStridedScatterBackward0")
 def as_strided_scatter(
     input: Any, src: Any, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
 ) -> Tensor:

@@ -7,7 +7,7 @@ from typing import Any
 
 from minitensor import _C
 from minitensor.composite.numbers import number
-from minitensor.composite.registry import autocast, composite
+from minitensor.composite.registry import autocast, composite, grad_fn
 from minitensor.linalg.solvers import broadcast_batches
 from minitensor.ops import ROWS
 
@@ -21,6 +21,7 @@ _root = _C.inplace_form(ROWS["_root_of_positive"].call)
 
 @composite(method=False)
 @autocast("float32", "float32")
+@grad_fn("CdistBackward0")
 def cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: str | None = _MODES[0]) -> _C.Tensor:
     """The p-norm distances between each pair of vectors of two sets, batched over leading dimensions.
 
@@ -73,6 +74,7 @@ def _by_product(x1: Any, x2: Any) -> Any:
 
 @composite(method=False, namespaces=("nn.functional",))
 @autocast("", "float32")
+@grad_fn("PdistBackward0")
 def pdist(input: Any, p: float = 2.0) -> _C.Tensor:
     """The p-norm distances between each pair of rows: (0, 1), (0, 2), ..., (1, 2), ..."""
     if input.ndim != 2:

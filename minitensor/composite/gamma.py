@@ -9,7 +9,7 @@ from minitensor import _C
 from minitensor.composite.dims import type_name
 from minitensor.composite.numbers import whole
 from minitensor.composite.pointwise import floating
-from minitensor.composite.registry import composite
+from minitensor.composite.registry import composite, grad_fn
 from minitensor.ops import ROWS, special
 
 Tensor = _C.Tensor
@@ -35,6 +35,7 @@ def polygamma(n: Any, input: Any) -> Tensor:
 
 
 @composite(inplace=True, out=True)
+@grad_fn("MvlgammaBackward0")
 def mvlgamma(input: Any, p: int) -> Tensor:
     """The logarithm of the multivariate gamma function of dimension p."""
     if p < 1:

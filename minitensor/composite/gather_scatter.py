@@ -8,7 +8,7 @@ from typing import Any
 from minitensor import _C
 from minitensor.composite.dims import normal_dim, type_name
 from minitensor.composite.numbers import number
-from minitensor.composite.registry import autocast, composite, in_place_method, shortcut
+from minitensor.composite.registry import autocast, composite, grad_fn, in_place_method, shortcut
 from minitensor.composite.shape import broadcast_shapes, reshape
 from minitensor.ops import movement, scatter
 from minitensor.ops.creation import full
@@ -126,6 +126,7 @@ _BAD_REDUCTION = "reduce argument must be either sum, prod, mean, amax or amin, 
 
 
 @composite(out="exact")
+@grad_fn("ScatterReduceBackward0")
 def scatter_reduce(input: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True) -> Tensor:
     """input with src combined into the places that index names along dim.
 

@@ -10,7 +10,7 @@ from minitensor.composite.dims import normal_dim, type_name
 from minitensor.composite.gather_scatter import REDUCTIONS, ordered_mode
 from minitensor.composite.layout import written_copy
 from minitensor.composite.numbers import number
-from minitensor.composite.registry import autocast, composite, in_place_method, overwritten, shortcut
+from minitensor.composite.registry import autocast, composite, grad_fn, in_place_method, overwritten, shortcut
 from minitensor.composite.shape import broadcast_shapes, broadcast_tensors, reshape
 from minitensor.ops import elementwise, index, mask, movement, scatter
 from minitensor.ops.creation import full
@@ -212,6 +212,7 @@ def _spread(input: Any, dim: int, index: Any, source: Any, reduce: str) -> tuple
 
 
 @composite(out=True)
+@grad_fn("IndexReduceBackward0")
 def index_reduce(input: Any, dim: int, index: Any, source: Any, reduce: str, *, include_self: bool = True) -> Tensor:
     """input with source combined into the slices along dim that index names: "prod", "mean", "amax" or "amin"."""
     return scatter.scatter_reduce_at(input, *_spread(input, dim, index, source, reduce), include_self)
@@ -234,6 +235,7 @@ def _flat_index(name: str, input: Any, index: Any) -> None:
 
 
 @composite(out="exact")
+@grad_fn("TakeBackward0")
 def take(input: Any, index: Any) -> Tensor:
     """The elements of input as a line at the places that index, of any shape, names; they may count from the end."""
     _flat_index("take", input, index)
@@ -262,6 +264,7 @@ def _put(input: Any, index: Any, source: Any, accumulate: bool) -> Any:
 
 
 @composite()
+@grad_fn("PutBackward0")
 def put(input: Any, index: Any, source: Any, accumulate: bool = False) -> Tensor:
     """input with the elements of source at the places of all elements as a line that index names, or added to them."""
     return _put(input, index, source, accumulate)

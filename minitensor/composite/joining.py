@@ -10,7 +10,7 @@ from typing import Any
 from minitensor import _C
 from minitensor.composite.dims import is_int, normal_dim
 from minitensor.composite.numbers import whole_sizes
-from minitensor.composite.registry import composite, shortcut
+from minitensor.composite.registry import composite, grad_fn, one_node, shortcut
 from minitensor.composite.shape import atleast_1d, atleast_2d, atleast_3d, reshape, unpacked
 from minitensor.ops import movement
 from minitensor.ops.creation import full
@@ -30,6 +30,7 @@ def _some(name: str, tensors: Sequence[Any]) -> Sequence[Any]:
 
 @composite(method=False, out=True)
 @shortcut("L", _C.stack)
+@grad_fn("StackBackward0")
 def stack(tensors: Sequence[Any], dim: int = 0) -> Tensor:
     """The tensors, all of one shape, side by side along a new dimension."""
     first = _some("stack", tensors)[0].shape
@@ -70,6 +71,7 @@ def column_stack(tensors: Sequence[Any]) -> Tensor:
 
 
 @composite(method=False)
+@grad_fn("BlockDiagBackward0")
 def block_diag(*tensors: Any) -> Tensor:
     """The matrices along the diagonal of a large one that is zero elsewhere; vectors count as rows."""
     if not tensors:
@@ -197,7 +199,7 @@ def split(tensor: Any, split_size_or_sections: Any = None, dim: int = 0, **more:
     if isinstance(size, bool):
         raise TypeError("split(): argument 'split_size' must be int or a sequence of ints, not bool")
     if not isinstance(size, int):
-        return split_with_sizes(tensor, size, dim)
+        return _parts_of_sizes(tensor, size, dim)
     shape = tensor.shape
     if not shape:
         raise RuntimeError("split expects at least a 1-dimensional tensor")
@@ -209,10 +211,16 @@ def split(tensor: Any, split_size_or_sections: Any = None, dim: int = 0, **more:
         raise RuntimeError(f"split_size can only be 0 if dimension size is 0, but got dimension size of {n}")
     if n == 0:
         return (movement.alias(tensor),)
+    return _parts(tensor, d, size, n)
+
+
+@one_node(None, "SplitBackward0")
+def _parts(tensor: Any, d: int, size: int, n: int) -> tuple[Any, ...]:
     return tuple([_slice(tensor, d, i, i + size, 1) for i in range(0, n, size)])
 
 
 @composite()
+@grad_fn(None, "SplitWithSizesBackward0")
 def split_with_sizes(input: Any, split_sizes: Sequence[int], dim: int = 0) -> tuple[Any, ...]:
     """The tensor in parts of the sizes given along dim."""
     if input.ndim == 0:
@@ -234,6 +242,9 @@ def split_with_sizes(input: Any, split_sizes: Sequence[int], dim: int = 0) -> tu
         parts.append(movement.slice(input, d, start, start + size, 1))
         start += size
     return tuple(parts)
+
+
+_parts_of_sizes = one_node(None, "SplitWithSizesBackward0")(split_with_sizes)
 
 
 @composite()
@@ -340,6 +351,7 @@ def dsplit(
 
 
 @composite()
+@grad_fn(None, "UnsafeSplitBackward0")
 def unsafe_split(input: Any, split_size: int, dim: int = 0) -> tuple[Any, ...]:
     """`split`."""
     return split(input, split_size, dim)
@@ -352,6 +364,7 @@ def unsafe_split_with_sizes(input: Any, split_sizes: Sequence[int], dim: int = 0
 
 
 @composite()
+@grad_fn(None, "UnsafeSplitBackward0")
 def unsafe_chunk(input: Any, chunks: int, dim: int = 0) -> tuple[Any, ...]:
     """`chunk`."""
     return chunk(input, chunks, dim)

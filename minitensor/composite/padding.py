@@ -7,7 +7,7 @@ from typing import Any
 
 from minitensor._C import Tensor
 from minitensor.composite.numbers import whole_sizes
-from minitensor.composite.registry import composite
+from minitensor.composite.registry import composite, one_node
 from minitensor.ops import movement
 
 
@@ -83,6 +83,18 @@ def _check_other_mode(input: Any, pad: Sequence[int], mode: str) -> None:
             )
 
 
+def _around(input: Any, counts: Sequence[int], mode: str) -> Tensor:
+    return movement.pad_around(input, counts, tuple(_PARTS).index(mode))
+
+
+_AROUND = {
+    (mode, rank): _around if mode == "circular" else one_node(f"{name}Pad{rank}DBackward0")(_around)
+    for mode, name in (("reflect", "Reflection"), ("replicate", "Replication"), ("circular", ""))
+    for rank in (1, 2, 3)
+}
+"""By the mode and the number of dimensions that are padded."""
+
+
 @composite(function=False, method=False, namespaces=("nn.functional",))
 def pad(input: Any, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
     """input with more elements around it, or fewer where counts are negative.
@@ -108,7 +120,7 @@ def pad(input: Any, pad: Sequence[int], mode: str = "constant", value: float | N
         raise NotImplementedError(f"Unrecognised padding mode {mode}")
     _check_other_mode(input, counts, mode)
     if min(counts) >= 0 and not input.is_complex():
-        return movement.pad_around(input, counts, tuple(_PARTS).index(mode))
+        return _AROUND[mode, min(len(counts) // 2, 3)](input, counts, mode)
     for i in range(len(counts) // 2):
         low, high = counts[2 * i], counts[2 * i + 1]
         if low or high:

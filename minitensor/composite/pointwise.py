@@ -10,7 +10,16 @@ from typing import Any
 from minitensor import _C
 from minitensor.composite.dims import type_name
 from minitensor.composite.numbers import number, whole
-from minitensor.composite.registry import COMPOSITES, autocast, composite, older_form, overwritten, shortcut
+from minitensor.composite.registry import (
+    COMPOSITES,
+    autocast,
+    composite,
+    grad_fn,
+    older_form,
+    one_node,
+    overwritten,
+    shortcut,
+)
 from minitensor.ops import ROWS, pointwise
 
 Tensor = _C.Tensor
@@ -158,12 +167,16 @@ def _check_bound(kernel: str, input: Any, bound: Any) -> None:
             raise NotImplementedError(f"\"{kernel}_cpu\" not implemented for '{kind}'")
 
 
+# A bound that is a number, and one that is a tensor.
+_below, _above = ([one_node(f"Clamp{which}Backward{form}")(clamp) for form in (0, 1)] for which in ("Min", "Max"))
+
+
 @composite(inplace=True, out=True)
 def clamp_min(input: Any, min: Any) -> Tensor:
     """Each element, or min where that is larger."""
     _check_tensor("clamp_min", "input", 1, input)
     _check_bound("maximum", input, min)
-    return clamp(input, min)
+    return _below[isinstance(min, Tensor)](input, min)
 
 
 @composite(inplace=True, out=True)
@@ -171,7 +184,7 @@ def clamp_max(input: Any, max: Any) -> Tensor:
     """Each element, or max where that is smaller."""
     _check_tensor("clamp_max", "input", 1, input)
     _check_bound("minimum", input, max)
-    return clamp(input, None, max)
+    return _above[isinstance(max, Tensor)](input, None, max)
 
 
 # ---- division and rounding
@@ -217,6 +230,11 @@ def _round(input: Any, *, decimals: int = 0) -> Any:
         return ROWS["round"].call(input)
     if _whole(input.dtype):
         raise NotImplementedError(f"\"round_cpu\" not implemented for '{type_name(input)}'")
+    return _round_scaled(input, decimals)
+
+
+@one_node("RoundBackward1")
+def _round_scaled(input: Any, decimals: int) -> Any:
     scale = 10.0 ** abs(decimals) if abs(decimals) <= 308 else math.inf
     return (ROWS["round"].call(input * scale) / scale) if decimals > 0 else ROWS["round"].call(input / scale) * scale
 
@@ -229,6 +247,7 @@ def fix(input: Any) -> Tensor:
 
 
 @composite(out=True)
+@grad_fn(None, "FrexpBackward0")
 def frexp(input: Any) -> Any:
     """Mantissa and exponent: input = mantissa * 2^exponent, with the mantissa in [1/2, 1) and int32 exponents."""
     if _whole(input.dtype):
@@ -240,6 +259,7 @@ def frexp(input: Any) -> Any:
 
 
 @composite(inplace=True, out=True)
+@grad_fn("LdexpBackward0")
 def ldexp(input: Any, other: Any) -> Any:
     """input * 2^other, in the dtype of their product."""
     _check_tensor("ldexp", "input", 1, input)
@@ -271,6 +291,7 @@ def _needs_real(name: str, input: Any) -> None:
 
 
 @composite(inplace=True, out=True)
+@grad_fn("Deg2RadBackward0")
 def deg2rad(input: Any) -> Tensor:
     """Degrees as radians."""
     _needs_real("deg2rad", input)
@@ -278,6 +299,7 @@ def deg2rad(input: Any) -> Tensor:
 
 
 @composite(inplace=True, out=True)
+@grad_fn("Rad2DegBackward0")
 def rad2deg(input: Any) -> Tensor:
     """Radians as degrees."""
     _needs_real("rad2deg", input)
@@ -470,6 +492,7 @@ def isclose(input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, eq
 
 @composite(out=True)
 @autocast("lower", "lower")
+@grad_fn("PreluKernelBackward0")
 def prelu(input: Any, weight: Any) -> Tensor:
     """input where it is positive, weight times it elsewhere; one weight for all, or one for each of dimension 1."""
     if weight.dim() > 1:

@@ -11,7 +11,7 @@ from minitensor._functions.named_results import named
 from minitensor._warning import warn
 from minitensor.composite.dims import normal_dim
 from minitensor.composite.numbers import number
-from minitensor.composite.registry import autocast, composite, shortcut
+from minitensor.composite.registry import autocast, composite, grad_fn, one_node, shortcut
 from minitensor.linalg.norms import magnitude_norm, matrix_norm
 from minitensor.ops import ROWS
 from minitensor.ops.elementwise import where
@@ -44,7 +44,18 @@ def _extreme(which: str, input: Any, dim: Any, keepdim: bool) -> Any:
         )
     if input.is_complex():
         raise NotImplementedError(f"\"{which}_all\" not implemented for '{_C.type_name(input.dtype)}'")
-    return ROWS[f"a{which}"].call(input)
+    return _EXTREMES[which](input)
+
+
+def _largest(input: Any) -> Any:
+    return ROWS["amax"].call(input)
+
+
+def _smallest(input: Any) -> Any:
+    return ROWS["amin"].call(input)
+
+
+_EXTREMES = {"max": one_node("MaxBackward1")(_largest), "min": one_node("MinBackward1")(_smallest)}
 
 
 def _dim_or_other(dim: Any, other: Any) -> Any:
@@ -66,6 +77,7 @@ def _min(input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = Non
 
 
 @composite(out="exact")
+@grad_fn(None, "AminmaxBackward0")
 def aminmax(input: Any, *, dim: int | None = None, keepdim: bool = False) -> Any:
     """The smallest and the largest element, of all or along dim."""
     if input.is_complex():
@@ -144,6 +156,7 @@ def std(input: Any, *args: Any, **more: Any) -> Tensor:
 
 
 @composite(out=True, method=False)
+@grad_fn(None, "VarMeanBackward0")
 def var_mean(input: Any, *args: Any, **more: Any) -> Any:
     """The variance and the mean, with the arguments of `var`."""
     dim, correction, keepdim = _moment_arguments("var_mean", input, args, more)
@@ -151,6 +164,7 @@ def var_mean(input: Any, *args: Any, **more: Any) -> Any:
 
 
 @composite(out=True, method=False)
+@grad_fn(None, "StdMeanBackward0")
 def std_mean(input: Any, *args: Any, **more: Any) -> Any:
     """The standard deviation and the mean, with the arguments of `var`."""
     dim, correction, keepdim = _moment_arguments("std_mean", input, args, more)
@@ -238,6 +252,7 @@ def norm_except_dim(v: Any, pow: int = 2, dim: int = 0) -> Tensor:
 
 @composite(out=True, inplace=True)
 @autocast("", "float32")
+@grad_fn("RenormBackward0")
 def renorm(input: Any, p: float, dim: int, maxnorm: float) -> Tensor:
     """The slices along dim, those whose p-norm is above maxnorm scaled to it."""
     p, maxnorm = number(p, "renorm", "p"), number(maxnorm, "renorm", "maxnorm")
@@ -254,6 +269,7 @@ def renorm(input: Any, p: float, dim: int, maxnorm: float) -> Tensor:
 
 @composite(out=True)
 @autocast("", "float32")
+@grad_fn("DistBackward0")
 def dist(input: Any, other: Any, p: float = 2) -> Tensor:
     """The p-norm of input - other."""
     difference = input - other

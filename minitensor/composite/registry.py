@@ -17,8 +17,10 @@ __all__ = [
     "LateSignature",
     "autocast",
     "composite",
+    "grad_fn",
     "in_place_method",
     "older_form",
+    "one_node",
     "overwritten",
     "shortcut",
     "with_out",
@@ -121,6 +123,33 @@ def older_form(factors: tuple[str, ...]) -> Callable[[_Function], _Function]:
     def enter(made: _Function) -> _Function:
         made.__dict__["_older_form"] = factors
         return made
+
+    return enter
+
+
+def grad_fn(name: str | None, several: str | None = None) -> Callable[[_Function], _Function]:
+    """Say what PyTorch calls the backward node of a function's result, where it has one node for the whole function.
+
+    `several` is that of each result where the function gives several. Those who look at a graph see one node instead
+    of those of the ops that the function is made of; gradients are computed by these as ever.
+    """
+
+    def enter(made: _Function) -> _Function:
+        made.__dict__["_grad_fn"] = (name, several)
+        return made
+
+    return enter
+
+
+def one_node(
+    name: str | None, several: str | None = None
+) -> Callable[[Callable[..., _Result]], Callable[..., _Result]]:
+    """As `grad_fn`, for a function that others are made of: where these have the node in some calls only."""
+
+    def enter(made: Callable[..., _Result]) -> Callable[..., _Result]:
+        form = _C.out_form(grad_fn(name, several)(made), made)
+        _C.set_form_api(form, None)
+        return form
 
     return enter
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 from minitensor import _C
 from minitensor._warning import warn
 from minitensor.composite.dims import is_int, normal_dim, product, sizes_of, type_name
-from minitensor.composite.registry import composite
+from minitensor.composite.registry import composite, grad_fn
 from minitensor.ops import movement
 from minitensor.ops.elementwise import row_major
 
@@ -144,6 +144,7 @@ def swapaxes(input: Any, axis0: int | None = None, axis1: int | None = None, **m
 
 
 @composite()
+@grad_fn("TBackward0")
 def t(input: Any) -> Tensor:
     """The transpose of a matrix; vectors and numbers stay."""
     if input.ndim > 2:
@@ -252,6 +253,7 @@ def atleast_3d(*tensors: Any) -> Any:
 
 
 @composite(function=False)
+@grad_fn("RepeatBackward0")
 def repeat(input: Any, *args: Any, repeats: Any = None) -> Tensor:
     """The tensor repeated along every dimension; more counts than dimensions add leading ones. Always a copy."""
     times = sizes_of(args, repeats)
@@ -271,6 +273,7 @@ def repeat(input: Any, *args: Any, repeats: Any = None) -> Tensor:
 
 
 @composite()
+@grad_fn("RepeatBackward0")
 def tile(input: Any, *args: Any, dims: Any = None) -> Tensor:
     """The tensor repeated along its last dimensions; dimensions that have no count are not repeated."""
     times = sizes_of(args, dims)
@@ -367,6 +370,7 @@ def narrow(input: Any, dim: int, start: Any, length: int) -> Tensor:
 
 
 @composite()
+@grad_fn(None, "UnbindBackward0")
 def unbind(input: Any, dim: int = 0) -> tuple[Any, ...]:
     """All slices along dim."""
     if input.ndim == 0:
@@ -392,6 +396,7 @@ def flipud(input: Any) -> Tensor:
 
 
 @composite()
+@grad_fn("Rot90Backward0")
 def rot90(input: Any, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
     """The tensor turned by 90 degrees k times in the plane of two dimensions, from the first towards the second."""
     rank, given = input.ndim, tuple(dims)

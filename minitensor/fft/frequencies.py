@@ -7,7 +7,7 @@ from typing import Any
 
 from minitensor import _C
 from minitensor._functions.checked import checked
-from minitensor.composite.registry import composite
+from minitensor.composite.registry import composite, grad_fn
 from minitensor.ops import ROWS
 
 __all__ = ["fftfreq", "fftshift", "ifftshift", "rfftfreq"]
@@ -88,6 +88,7 @@ def _rolled(input: Any, dim: Any, inverse: bool) -> Any:
 
 @checked
 @composite(name="fft_fftshift", function=False, method=False, namespaces=("fft",))
+@grad_fn("RollBackward0")
 def fftshift(input: Any, dim: int | Sequence[int] | None = None) -> _C.Tensor:
     """The results of a transform with the negative frequencies first."""
     return _rolled(input, dim, False)
@@ -95,6 +96,7 @@ def fftshift(input: Any, dim: int | Sequence[int] | None = None) -> _C.Tensor:
 
 @checked
 @composite(name="fft_ifftshift", function=False, method=False, namespaces=("fft",))
+@grad_fn("RollBackward0")
 def ifftshift(input: Any, dim: int | Sequence[int] | None = None) -> _C.Tensor:
     """The inverse of `fftshift`."""
     return _rolled(input, dim, True)

@@ -6,7 +6,7 @@ from typing import Any
 
 from minitensor import _C
 from minitensor._C import Tensor
-from minitensor.composite.registry import autocast
+from minitensor.composite.registry import autocast, grad_fn
 from minitensor.linalg.checks import (
     LinAlgError,
     fail_where,
@@ -48,6 +48,7 @@ def cholesky_ex(input: Any, *, upper: bool = False, check_errors: bool = False) 
 
 @linalg
 @autocast("float32", "")
+@grad_fn("LinalgCholeskyExBackward0")
 def cholesky(input: Any, *, upper: bool = False) -> Tensor:
     """The lower triangular L of A = L L^H for Hermitian positive-definite matrices; `upper`: U of A = U^H U.
 
@@ -224,6 +225,7 @@ def unpack(factors: Any, pivots: Any) -> tuple[Any, Any, Any]:
 
 
 @linalg
+@grad_fn(None, "LinalgLuBackward0")
 def lu(A: Any, *, pivot: bool = True) -> Any:
     """P, L and U of A = P L U: a permutation, unit lower triangular and upper triangular."""
     factors, pivots, _ = _lu(A, pivot, "linalg.lu")
@@ -293,6 +295,7 @@ def reflect(input: Any, tau: Any, x: Any, transposed: bool) -> Any:
 
 @linalg
 @autocast("float32", "")
+@grad_fn("LinalgHouseholderProductBackward0")
 def householder_product(input: Any, tau: Any) -> Tensor:
     """The first columns of the product of the Householder reflectors that `torch.geqrf` gives."""
     check_reflectors(input, tau, "torch.linalg.householder_product")

@@ -8,7 +8,7 @@ from typing import Any
 
 from minitensor import _C
 from minitensor.composite.numbers import number
-from minitensor.composite.registry import autocast
+from minitensor.composite.registry import autocast, grad_fn, one_node
 from minitensor.linalg.checks import linalg, matrices
 from minitensor.ops import ROWS
 from minitensor.ops.elementwise import where
@@ -16,6 +16,7 @@ from minitensor.ops.elementwise import where
 __all__ = ["matrix_norm", "norm", "vector_norm"]
 
 
+@one_node("LinalgVectorNormBackward0")
 def magnitude_norm(x: Any, p: float, dim: Any, keepdim: bool, dtype: Any = None) -> Any:
     """The p-norm over dims of a tensor of real numbers."""
     if p == 2:
@@ -101,6 +102,7 @@ def _shown(ord: float) -> str:
 
 @linalg
 @autocast("", "float32")
+@grad_fn("LinalgVectorNormBackward0")
 def vector_norm(x: Any, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> _C.Tensor:
     """(sum |x|^ord)^(1/ord) along dim, or of all elements; the largest or smallest |x| for infinity."""
     name = "linalg.vector_norm"

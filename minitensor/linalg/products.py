@@ -8,7 +8,7 @@ from typing import Any
 
 from minitensor import _C
 from minitensor.composite.numbers import whole
-from minitensor.composite.registry import autocast
+from minitensor.composite.registry import autocast, grad_fn
 from minitensor.linalg.checks import kernel_dtype, linalg, square
 from minitensor.ops import ROWS
 from minitensor.ops import linalg as rows
@@ -46,6 +46,7 @@ def vecdot(x: Any, y: Any, *, dim: int = -1) -> _C.Tensor:
 
 @linalg
 @autocast("", "widest")
+@grad_fn("LinalgCrossBackward0")
 def cross(input: Any, other: Any, *, dim: int = -1) -> _C.Tensor:
     """The cross product of vectors of three elements along dim, broadcast over the others."""
     name = "linalg.cross"

@@ -8,7 +8,7 @@ from typing import Any
 
 from minitensor import _C
 from minitensor.composite.numbers import number
-from minitensor.composite.registry import autocast
+from minitensor.composite.registry import autocast, grad_fn
 from minitensor.linalg.checks import (
     fail_where,
     kernel_dtype,
@@ -137,6 +137,7 @@ def _solver_failed(_code: int) -> str:
 
 
 @linalg
+@grad_fn(None, "LinalgSolveExBackward0")
 def solve_ex(A: Any, B: Any, *, left: bool = True, check_errors: bool = False) -> Any:
     """The X with A X = B (X A = B if not `left`), and as `info` 0 or the first zero pivot of a singular A."""
     x, info = _solve(A, B, left)
@@ -147,6 +148,7 @@ def solve_ex(A: Any, B: Any, *, left: bool = True, check_errors: bool = False) -
 
 @linalg
 @autocast("float32", "")
+@grad_fn("LinalgSolveExBackward0")
 def solve(A: Any, B: Any, *, left: bool = True) -> Tensor:
     """The X with A X = B, or X A = B if not `left`. Raises LinAlgError for a singular A.
 
@@ -176,6 +178,7 @@ def _check_pivots(pivots: Any, name: str) -> None:
 
 @linalg
 @autocast("same", "same")
+@grad_fn("LinalgLuSolveBackward0")
 def lu_solve(LU: Any, pivots: Any, B: Any, *, left: bool = True, adjoint: bool = False) -> Tensor:
     """The X with A X = B from A's LU factors; X A = B if not `left`, with A^H in A's place if `adjoint`."""
     name = "linalg.lu_solve"
@@ -308,6 +311,7 @@ def _tolerances(x: Any, atol: Any, rtol: Any, name: str) -> tuple[Any, Any]:
 
 
 @linalg
+@grad_fn("LinalgPinvBackward0")
 def pinv(input: Any, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None) -> Tensor:
     """The Moore-Penrose inverse, without the singular values up to max(atol, rtol * the largest).
 

@@ -76,7 +76,7 @@ def prod(input: Any, dim: _Dim = None, *, keepdim: bool = False, dtype: Any = No
     """The product over `dim` of the elements whose mask is True; 1 where there are none."""
     input, mask = _given("prod", input, mask)
     result = _filled(_wide(input, dtype), mask, 1)
-    for d in sorted((d % input.ndim for d in _dims(input, dim)), reverse=True):
+    for d in sorted((d % max(input.ndim, 1) for d in _dims(input, dim)), reverse=True):
         result = result.prod(d, keepdim)
     return result
 

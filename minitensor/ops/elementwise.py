@@ -180,6 +180,7 @@ round = elementwise(
 square = elementwise(
     "square(Tensor input)",
     "Each element times itself.",
+    grad_fn="PowBackward0",
     autocast=("", "float32"),
     lower=lambda b, x: b.multiply(x, x),
     vjp=lambda g, _out, x: g * conj_of(2 * x),
@@ -242,6 +243,7 @@ sub = _binary(
     complex_lower=True,
     numbers_as_tensors=True,
     wide_operand=1,
+    grad_fn={"!input": "RsubBackward1"},
 )
 mul = _binary(
     "mul",
@@ -504,5 +506,5 @@ copy: Op = elementwise(
     method=False,
     why="it is recorded as an assignment",
     overwrites=True,
-    grad_fn="CopyBackwards",
+    grad_fn="torch::autograd::CopyBackwards",
 )

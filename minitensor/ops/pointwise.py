@@ -202,6 +202,11 @@ xlog1py = elementwise(
     method=False,
     inplace=False,
     namespaces=("special",),
+    grad_fn={
+        "!input": "SpecialXlog1PyBackward1",
+        "!other": "SpecialXlog1PyBackward2",
+        "": "SpecialXlog1PyBackward0",
+    },
 )
 
 

@@ -40,6 +40,7 @@ erfcx = unary(
     "erfcx",
     "exp(x^2) erfc(x) of each element.",
     lambda g, out, x: g * (2 * x * out - 2 / math.sqrt(math.pi)),
+    grad_fn="SpecialErfcxBackward0",
     **_ONLY_SPECIAL,
 )
 erfinv = unary(
@@ -59,18 +60,21 @@ ndtri = unary(
     "ndtri",
     "The number up to which the standard normal distribution's integral is each element.",
     lambda g, out, _x: g * ((out * out * 0.5).exp() * math.sqrt(2 * math.pi)),
+    grad_fn="SpecialNdtriBackward0",
     **_ONLY_SPECIAL,
 )
 log_ndtr = unary(
     "log_ndtr",
     "The logarithm of ndtr of each element, also where that is small.",
     lambda g, _out, x: g / erfcx(x * -math.sqrt(0.5)) * math.sqrt(2 / math.pi),
+    grad_fn="SpecialLogNdtrBackward0",
     **_ONLY_SPECIAL,
 )
 entr = unary(
     "entr",
     "-x log(x) of each element; 0 at zero, -inf below.",
     lambda g, _out, x: g * (-log(x) - 1),
+    grad_fn="SpecialEntrBackward0",
     **_ONLY_SPECIAL,
 )
 
@@ -144,10 +148,20 @@ i0: Op = unary(
     namespaces=_TOO,
 )
 i0e: Op = unary(
-    "i0e", "exp(-|x|) i0(x) of each element.", lambda g, out, x: g * (i1e(x) - _sign(x) * out), **_ONLY_SPECIAL
+    "i0e",
+    "exp(-|x|) i0(x) of each element.",
+    lambda g, out, x: g * (i1e(x) - _sign(x) * out),
+    grad_fn="SpecialI0EBackward0",
+    **_ONLY_SPECIAL,
 )
-i1: Op = unary("i1", "The modified Bessel function of the first kind and order 1.", _i1_vjp, **_ONLY_SPECIAL)
-i1e: Op = unary("i1e", "exp(-|x|) i1(x) of each element.", _i1e_vjp, **_ONLY_SPECIAL)
+i1: Op = unary(
+    "i1",
+    "The modified Bessel function of the first kind and order 1.",
+    _i1_vjp,
+    grad_fn="SpecialI1Backward0",
+    **_ONLY_SPECIAL,
+)
+i1e: Op = unary("i1e", "exp(-|x|) i1(x) of each element.", _i1e_vjp, grad_fn="SpecialI1EBackward0", **_ONLY_SPECIAL)
 
 for _name, _doc in {
     "modified_bessel_i0": "The modified Bessel function of the first kind and order 0.",

@@ -39,7 +39,7 @@ def text(tensor: Any) -> str:
         suffixes.append(f"dtype={values.dtype}")
     suffixes.append(f"layout={pattern.layout!r}")
     if tensor.grad_fn is not None:
-        suffixes.append(f"grad_fn=<{tensor.grad_fn.name()}>")
+        suffixes.append(f"grad_fn=<{type(tensor.grad_fn).__name__}>")
     elif tensor.requires_grad:
         suffixes.append("requires_grad=True")
     head = "tensor(" + body

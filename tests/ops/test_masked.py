@@ -131,3 +131,8 @@ def test_errors():
         masked.mean(x.long(), 1, mask=k)
     with pytest.raises(TypeError, match=r"sum\(\) expects a mask of dtype bool"):
         masked.sum(x, mask=k.int())
+
+
+def test_the_product_of_one_element_takes_a_dimension():
+    assert mt.masked.prod(mt.tensor(3.0), 0).item() == 3.0
+    assert mt.masked.prod(mt.tensor(3.0), -1, keepdim=True).shape == ()

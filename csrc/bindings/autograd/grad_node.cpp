@@ -1,6 +1,9 @@
 // The Python object of a node of the backward graph: one type for each name, as in PyTorch.
+#include <algorithm>
 #include <map>
 #include <string>
+#include <unordered_set>
+#include <vector>
 
 #include "autograd/node_hooks.h"
 #include "bindings/py.h"
@@ -21,23 +24,66 @@ void node_dealloc(PyObject* self) {
     if (type->tp_flags & Py_TPFLAGS_HEAPTYPE) Py_DECREF(type);
 }
 
-PyObject* node_repr(PyObject* self) {
-    return PyUnicode_FromFormat("<%s object at %p>", node_name(node_of(self)).c_str(), &node_of(self));
+// Its name without the namespace.
+std::string type_name_of(const GradNode& node) {
+    std::string name = node_name(node);
+    const size_t end = name.rfind(':');
+    return end == std::string::npos ? name : name.substr(end + 1);
 }
-// Of nodes that belong to no op PyTorch gives the name in C++.
-PyObject* node_get_name(PyObject* self, PyObject*) {
-    const GradNode& node = node_of(self);
-    const std::string name = node_name(node);
-    const bool engines = node.type == GradNode::Type::Accumulate || node.type == GradNode::Type::CopySlices ||
-                         name == "CopyBackwards";
-    return PyUnicode_FromString(((engines ? "torch::autograd::" : "") + name).c_str());
+
+PyObject* node_repr(PyObject* self) {
+    return PyUnicode_FromFormat("<%s object at %p>", type_name_of(node_of(self)).c_str(), &node_of(self));
+}
+PyObject* node_get_name(PyObject* self, PyObject*) { return PyUnicode_FromString(node_name(node_of(self)).c_str()); }
+
+void add_shown(const GradNode& node, std::vector<Edge>& shown) {
+    for (size_t i = 0; i < node.edges.size(); ++i)
+        if (shows_edge(node, i)) shown.push_back(node.edges[i]);
+}
+
+// Of a function's node: the edges that leave the function, each once, but as often as a single one of its nodes has it.
+// An operand that gets no gradient is shown where that node knows of it which is the only one with such edges.
+std::vector<Edge> edges_of_function(GradNode& last) {
+    std::vector<std::vector<Edge>> leaving;
+    std::vector<GradNode*> waiting{&last};
+    std::unordered_set<const GradNode*> seen;
+    while (!waiting.empty()) {
+        GradNode& node = *waiting.back();
+        waiting.pop_back();
+        std::vector<Edge> out, all;
+        add_shown(node, all);
+        bool leaves = false;
+        std::vector<GradNode*> further;
+        for (const Edge& edge : all) {
+            if (edge.node && edge.node->inside) {
+                if (seen.insert(edge.node.get()).second) further.push_back(edge.node.get());
+            } else {
+                leaves |= static_cast<bool>(edge.node);
+                out.push_back(edge);
+            }
+        }
+        if (leaves) leaving.push_back(std::move(out));
+        waiting.insert(waiting.end(), further.rbegin(), further.rend());
+    }
+    if (leaving.size() == 1) return std::move(leaving[0]);
+    std::vector<Edge> shown;
+    for (const std::vector<Edge>& out : leaving) {
+        const size_t known = shown.size();
+        for (const Edge& edge : out) {
+            const bool is_known = std::any_of(
+                shown.begin(), shown.begin() + static_cast<ptrdiff_t>(known),
+                [&](const Edge& other) { return other.node == edge.node && other.index == edge.index; });
+            if (edge.node && !is_known) shown.push_back(edge);
+        }
+    }
+    return shown;
 }
 
 PyObject* node_next(PyObject* self, void*) {
     GradNode& node = node_of(self);
     std::vector<Edge> shown;  // held: the collector may run
-    for (size_t i = 0; i < node.edges.size(); ++i)
-        if (shows_edge(node, i)) shown.push_back(node.edges[i]);
+    if (node.function) shown = edges_of_function(node);
+    else add_shown(node, shown);
     PyRef tuple(PyTuple_New(static_cast<Py_ssize_t>(shown.size())));
     for (size_t i = 0; tuple && i < shown.size(); ++i) {
         PyObject* next = shown[i].node ? wrap_grad_node(shown[i].node) : Py_NewRef(Py_None);
@@ -185,7 +231,7 @@ GradNode& node_of(PyObject* self) { return *reinterpret_cast<NodeObject*>(self)-
 
 PyObject* wrap_grad_node(Ref<GradNode> node) {
     if (node->pyobject && Py_REFCNT(node->pyobject) > 0) return Py_NewRef(node->pyobject);
-    PyTypeObject* type = type_named(node_name(*node));
+    PyTypeObject* type = type_named(type_name_of(*node));
     PyObject* self = type ? type->tp_alloc(type, 0) : nullptr;
     if (!self) return nullptr;
     node->pyobject = self;

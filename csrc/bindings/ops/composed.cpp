@@ -1,5 +1,6 @@
 // Composed functions of a few ops without a Python frame between them, as the targets of shortcuts. Each knows the
 // usual calls and gives NotImplemented for the others, which are then left to the function's Python body.
+#include "autograd/tape.h"
 #include "bindings/py.h"
 #include "dispatch/generator.h"
 #include "dispatch/registry.h"
@@ -117,10 +118,13 @@ PyObject* py_split(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
         if (n == 0) return declined();
         int64_t count = (n - 1) / size + 1;
         PyRef parts = checked(PyTuple_New(count));
+        const uint64_t before = latest_sequence();
         for (int64_t i = 0; i < count; ++i) {
             Ref<Tensor> part = call_op(*slice, {&t},
                                        {value_of(dim), value_of(i * size),
                                         value_of(std::min(n - i * size, size) + i * size), value_of(int64_t{1})});
+            if (part->autograd && part->autograd->grad_fn)
+                name_node(*part->autograd->grad_fn, "SplitBackward0", before);
             PyTuple_SET_ITEM(parts.get(), i, checked(wrap(std::move(part))).release());
         }
         return parts.release();
@@ -153,7 +157,9 @@ PyObject* py_linear(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
         if (b && (x.ndim() < 2 || b->ndim() != 1 || (b->sizes[0] != 1 && b->sizes[0] != w.sizes[0]) ||
                   !is_floating(x.dtype) || itemsize(x.dtype) == 1 || w.dtype != x.dtype || b->dtype != x.dtype))
             return declined();
+        const uint64_t before = latest_sequence();
         Ref<Tensor> matrix = call_op(*transpose, {&w}, {value_of(int64_t{0}), value_of(int64_t{1})});
+        if (matrix->autograd && matrix->autograd->grad_fn) name_node(*matrix->autograd->grad_fn, "TBackward0", before);
         if (!b) return wrap(call_op(*matmul, {&x, matrix.get()}));
         Value one = Value::of(Scalar::of(1.0));
         return wrap(call_op(*addmm, {b, &x, matrix.get()}, {one, one}));

@@ -3,7 +3,9 @@
 // second form is a function whose mistaken arguments are explained. Plain calls of functions that say which op these
 // stand for do not run the function: see `shortcut` in minitensor/composite/registry.py.
 #include <cstddef>
+#include <cstring>
 
+#include "autograd/tape.h"
 #include "bindings/autograd/autocast.h"
 #include "bindings/ops/overrides.h"
 #include "bindings/ops/shortcut.h"
@@ -22,6 +24,8 @@ struct OutFormObject {
     bool older;           // there is an older form of its calls
     PyObject* api;        // what those who override calls know it by; null: itself; None: they don't see it
     AutocastPolicy autocast;
+    const char* node;  // what PyTorch calls the backward node of the function's results; null: what their ops say
+    const char* nodes;  // the same where it gives several
 };
 
 OutFormObject* as_out_form(PyObject* self) { return reinterpret_cast<OutFormObject*>(self); }
@@ -180,6 +184,27 @@ PyObject* out_form_vectorcall(PyObject* self, PyObject* const* args, size_t narg
     return result;
 }
 
+void name_result(PyObject* result, const char* name, uint64_t before) {
+    if (!is_tensor(result)) return;
+    const AutogradMeta* meta = tensor_of(result)->autograd;
+    if (meta && meta->grad_fn) name_node(*meta->grad_fn, name, before);
+}
+
+// The call of a function that PyTorch has one backward node for.
+PyObject* named_vectorcall(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+    const uint64_t before = latest_sequence();
+    PyObject* result = out_form_vectorcall(self, args, nargsf, kwnames);
+    if (!result || latest_sequence() == before) return result;
+    const OutFormObject& form = *as_out_form(self);
+    if (form.nodes && (PyTuple_Check(result) || PyList_CheckExact(result))) {
+        PyObject** items = PySequence_Fast_ITEMS(result);
+        for (Py_ssize_t i = 0; i < Py_SIZE(result); ++i) name_result(items[i], form.nodes, before);
+    } else if (form.node) {
+        name_result(result, form.node, before);
+    }
+    return result;
+}
+
 PyObject* out_form_get(PyObject* self, PyObject* object, PyObject*) {
     return object && object != Py_None ? PyMethod_New(self, object) : Py_NewRef(self);
 }
@@ -255,6 +280,8 @@ PyObject* copied(OutFormObject* from) {
     made->direct = from->direct;
     made->older = from->older;
     made->autocast = from->autocast;
+    made->node = from->node;
+    made->nodes = from->nodes;
     made->api = Py_XNewRef(from->api);
     PyObject_GC_Track(made);
     return reinterpret_cast<PyObject*>(made);
@@ -294,11 +321,19 @@ PyObject* py_out_form(PyObject*, PyObject* args) {
     if (!rule) PyErr_Clear();
     else autocast = autocast_policy(rule.get());
     const int older = PyObject_HasAttrString(plain, "_older_form");
+    const char *node = nullptr, *nodes = nullptr;
+    PyRef names(PyObject_GetAttrString(plain, "_grad_fn"));
+    if (!names) PyErr_Clear();
+    else if (!PyArg_ParseTuple(names.get(), "zz", &node, &nodes)) return nullptr;
     auto* made = PyObject_GC_New(OutFormObject, &OutFormType);
     if (!made) return nullptr;
     made->older = older;
     made->autocast = autocast;
+    // A node may outlive the function.
+    made->node = node ? strdup(node) : nullptr;
+    made->nodes = nodes ? strdup(nodes) : nullptr;
     made->vectorcall = slot<out_form_vectorcall>;
+    if (node || nodes) made->vectorcall = slot<named_vectorcall>;
     made->plain = Py_NewRef(plain);
     made->storing = Py_NewRef(storing);
     made->shortcuts = shortcuts.release();

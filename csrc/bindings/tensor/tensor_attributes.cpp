@@ -81,7 +81,11 @@ PyObject* transposed(Tensor& t, bool last_two) {
         fail("tensor.mT is only supported on matrices or batches of matrices. Got " + std::to_string(n) + "-D tensor.");
     for (size_t i = 0; i < n; ++i) dims.push_back(static_cast<int64_t>(last_two ? i : n - 1 - i));
     if (last_two) std::swap(dims[n - 1], dims[n - 2]);
-    return wrap(call_op(*permute, {&t}, {value_of(dims)}));
+    const uint64_t before = latest_sequence();
+    Ref<Tensor> result = call_op(*permute, {&t}, {value_of(dims)});
+    if (last_two && result->autograd && result->autograd->grad_fn)
+        name_node(*result->autograd->grad_fn, "TransposeBackward0", before);
+    return wrap(std::move(result));
 }
 MT_GETTER(T, transposed(t, false))
 MT_GETTER(mT, transposed(t, true))

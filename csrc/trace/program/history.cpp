@@ -16,6 +16,8 @@ Ref<GradNode> common_part(const GradNode& node) {
     same->type = node.type;
     same->released = node.released;
     same->saves = node.saves;
+    same->inside = node.inside;
+    same->function = node.function;
     same->op = node.op;
     same->operand_meta = node.operand_meta;
     same->layouts = node.layouts;

@@ -9,7 +9,7 @@ from typing import Any
 
 from minitensor import _C
 from minitensor.composite.numbers import number
-from minitensor.composite.registry import autocast, composite, older_form
+from minitensor.composite.registry import autocast, composite, grad_fn, older_form
 from minitensor.linalg.products import cross as linalg_cross
 from minitensor.linalg.products import multi_dot
 from minitensor.ops import ROWS
@@ -164,6 +164,7 @@ def dot(input: Any, tensor: Any) -> Tensor:
 
 @composite(out=True)
 @autocast("same", "widest")
+@grad_fn("VdotBackward0")
 def vdot(input: Any, other: Any) -> Tensor:
     """The sum of the products of two vectors' elements, those of the first conjugated."""
     _check_dot(input, other)
@@ -213,6 +214,7 @@ def kron(input: Any, other: Any) -> Tensor:
 @composite(inplace=True, out=True)
 @autocast("lower", "lower")
 @older_form(("beta", "alpha"))
+@grad_fn("AddmmBackward0")
 def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * (mat1 @ mat2)."""
     for name, t in (("mat1", mat1), ("mat2", mat2)):
@@ -237,6 +239,7 @@ def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) ->
 @composite(inplace=True, out=True)
 @autocast("same", "lower")
 @older_form(("beta", "alpha"))
+@grad_fn("AddmvBackward0")
 def addmv(input: Any, mat: Any, vec: Any, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * (mat @ vec)."""
     _check_vector_product(input.ndim, mat, vec)
@@ -255,6 +258,7 @@ def addmv(input: Any, mat: Any, vec: Any, *, beta: Any = 1, alpha: Any = 1) -> T
 @composite(inplace=True, out=True)
 @autocast("", "lower")
 @older_form(("beta", "alpha"))
+@grad_fn("AddrBackward0")
 def addr(input: Any, vec1: Any, vec2: Any, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * outer(vec1, vec2)."""
     for name, t in (("vec1", vec1), ("vec2", vec2)):
@@ -275,6 +279,7 @@ def addr(input: Any, vec1: Any, vec2: Any, *, beta: Any = 1, alpha: Any = 1) -> 
 @composite(inplace=True, out=True)
 @autocast("lower", "lower")
 @older_form(("beta", "alpha"))
+@grad_fn("BaddbmmBackward0")
 def baddbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * bmm(batch1, batch2)."""
     _check_batches(batch1, batch2)
@@ -290,6 +295,7 @@ def baddbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any =
 @composite(inplace=True, out=True)
 @autocast("lower", "lower")
 @older_form(("beta", "alpha"))
+@grad_fn("AddbmmBackward0")
 def addbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * the sum of bmm(batch1, batch2) over the batch."""
     for name, t in (("batch1", batch1), ("batch2", batch2)):
@@ -417,6 +423,7 @@ def bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Tensor:
 
 @composite(method=True, out=True)
 @autocast("float32", "")
+@grad_fn("TraceBackward0")
 def trace(input: Any) -> Tensor:
     """The sum of the diagonal of a matrix."""
     if input.ndim != 2:

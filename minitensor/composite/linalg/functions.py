@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 from minitensor import _C
 from minitensor import linalg as la
-from minitensor.composite.registry import autocast, composite
+from minitensor.composite.registry import autocast, composite, grad_fn
 from minitensor.linalg.checks import fail_where, kernel_dtype, not_implemented, result, square
 from minitensor.linalg.decompositions import not_positive, reflect, svd_row, unpack
 from minitensor.linalg.solvers import inverse_of, singular
@@ -53,6 +53,7 @@ def inverse(input: Any) -> _C.Tensor:
 
 @composite(out=True)
 @autocast("float32", "")
+@grad_fn("LinalgPinvBackward0")
 def pinverse(input: Any, rcond: float = 1e-15) -> _C.Tensor:
     """The Moore-Penrose inverse, without singular values up to rcond times the largest."""
     return la.pinv(input, rcond)
@@ -75,6 +76,7 @@ def matrix_exp(input: Any) -> _C.Tensor:
 
 @composite(out=True)
 @autocast("float32", "")
+@grad_fn("CholeskyBackward0")
 def cholesky(input: Any, upper: bool = False) -> _C.Tensor:
     """The Cholesky factor of positive-definite matrices. `linalg.cholesky` is the newer function."""
     square(input, "cholesky")
@@ -165,6 +167,7 @@ def orgqr(input: Any, input2: Any) -> _C.Tensor:
 
 @composite(out=True)
 @autocast("float32", "")
+@grad_fn("OrmqrBackward0")
 def ormqr(input: Any, input2: Any, input3: Any, left: bool = True, transpose: bool = False) -> _C.Tensor:
     """The product of Q, from the reflectors `input` and factors `input2`, and `input3`."""
     name = "torch.ormqr"
@@ -205,12 +208,14 @@ def lu(input: Any, pivot: bool = True, get_infos: bool = False, out: Any = None)
 
 @composite(out=True)
 @autocast("float32", "")
+@grad_fn("LinalgLuSolveBackward0")
 def lu_solve(input: Any, LU_data: Any, LU_pivots: Any) -> _C.Tensor:
     """The X with A X = B (`input`) from A's LU factors."""
     return la.lu_solve(LU_data, LU_pivots, input)
 
 
 @composite(method=False, out=True)
+@grad_fn(None, "LuUnpackBackward0")
 def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool = True, unpack_pivots: bool = True) -> Any:
     """P, L and U from the compact form; what isn't wanted is empty."""
     if unpack_pivots and LU_pivots.dtype != _C.int32:
@@ -228,6 +233,7 @@ def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool = True, unpack_piv
 
 @composite(out=True)
 @autocast("float32", "")
+@grad_fn(None, "TriangularSolveBackward0")
 def triangular_solve(
     input: Any, A: Any, upper: bool = True, transpose: bool = False, unitriangular: bool = False
 ) -> Any:

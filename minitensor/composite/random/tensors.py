@@ -13,7 +13,7 @@ from minitensor.composite.layout import made_like, preserve_format
 from minitensor.composite.numbers import number
 from minitensor.composite.order import searchsorted
 from minitensor.composite.random import torch_numbers as torch_
-from minitensor.composite.registry import composite
+from minitensor.composite.registry import composite, grad_fn
 from minitensor.composite.shape import broadcast_shapes
 from minitensor.ops import random as _ops
 from minitensor.ops.elementwise import isfinite, minimum
@@ -255,6 +255,7 @@ def normal(
 
 
 @composite()
+@grad_fn("BernoulliBackward0")
 def bernoulli(input: Any, p: Any = None, *, generator: Any = None, out: Any = None) -> Tensor:
     """1 with the probability that input (or p) gives, else 0, in input's dtype."""
     if isinstance(p, Tensor) and p.requires_grad:

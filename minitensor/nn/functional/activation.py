@@ -13,7 +13,7 @@ from minitensor._warning import warn
 from minitensor.composite import composite
 from minitensor.composite.pointwise import prelu
 from minitensor.composite.random.torch_numbers import as_torch
-from minitensor.composite.registry import autocast, overwritten, shortcut, with_out
+from minitensor.composite.registry import autocast, grad_fn, overwritten, shortcut, with_out
 from minitensor.ops import ROWS
 
 __all__ = [
@@ -86,6 +86,7 @@ def relu_(input: Tensor) -> Tensor:
     return input.relu_()
 
 
+@grad_fn("HardtanhBackward0")
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
     """Return ``min(max(input, 0), 6)``."""
     return hardtanh(input, 0.0, 6.0, inplace)
@@ -97,6 +98,7 @@ def _hardtanh(input: Tensor, low: float, high: float) -> Tensor:
     return where(inside | (input != input), input, where(input <= low, low, high).to(input.dtype))
 
 
+@grad_fn("HardtanhBackward0")
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
     """Return the input clamped to ``[min_val, max_val]``."""
     if min_val > max_val:
@@ -156,6 +158,7 @@ def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
 
 
 @composite(method=False)
+@grad_fn("RreluWithNoiseBackward0")
 def rrelu(
     input: Tensor,
     lower: float = 1.0 / 8,
@@ -215,6 +218,7 @@ def mish(input: Tensor, inplace: bool = False) -> Tensor:
     return _op("mish", input, inplace)
 
 
+@grad_fn("GluBackward0")
 def glu(input: Tensor, dim: int = -1) -> Tensor:
     """Return the first half along ``dim`` times the sigmoid of the second half."""
     if input.dim() == 0:

@@ -10,7 +10,7 @@ from minitensor._C import Tensor, int64
 from minitensor._functions.offered import arange, cat, full, gather, rand
 from minitensor.composite import composite
 from minitensor.composite.numbers import whole_sizes
-from minitensor.composite.registry import autocast
+from minitensor.composite.registry import autocast, grad_fn, one_node
 from minitensor.nn.functional.arguments import ntuple, spatial
 from minitensor.ops import ROWS
 
@@ -50,6 +50,14 @@ def _output_size(input: Tensor, output_size: Sizes, rank: int, what: str) -> tup
     return whole_sizes(given, what, "output_size")
 
 
+def _averages(image: Tensor, size: tuple[int, ...]) -> Tensor:
+    averages: Tensor = _average(image, size)
+    return averages
+
+
+_AVERAGES = {1: _average, **{rank: one_node(f"AdaptiveAvgPool{rank}DBackward0")(_averages) for rank in (2, 3)}}
+
+
 def _adaptive_average(rank: int, input: Tensor, output_size: Sizes) -> Tensor:
     what = f"adaptive_avg_pool{rank}d"
     size = _output_size(input, output_size, rank, what)
@@ -62,7 +70,7 @@ def _adaptive_average(rank: int, input: Tensor, output_size: Sizes) -> Tensor:
     if all(n == 1 for n in size):
         result = image.mean(dim=tuple(range(2, rank + 2)), keepdim=True)
     else:
-        result = _average(image, size)
+        result = _AVERAGES[rank](image, size)
     return result if batched else result.squeeze(0)
 
 
@@ -104,6 +112,7 @@ def adaptive_max_pool1d_with_indices(
     return _adaptive_maximum(1, input, output_size)
 
 
+@grad_fn(None, "AdaptiveMaxPool2DBackward0")
 def adaptive_max_pool2d_with_indices(
     input: Tensor, output_size: Sizes, return_indices: bool = False
 ) -> tuple[Tensor, Tensor]:
@@ -112,6 +121,7 @@ def adaptive_max_pool2d_with_indices(
 
 
 @autocast("float32", "")
+@grad_fn(None, "AdaptiveMaxPool3DBackward0")
 def adaptive_max_pool3d_with_indices(
     input: Tensor, output_size: Sizes, return_indices: bool = False
 ) -> tuple[Tensor, Tensor]:
@@ -125,6 +135,7 @@ def adaptive_max_pool1d(input: Tensor, output_size: Sizes, return_indices: bool 
     return pair if return_indices else pair[0]
 
 
+@grad_fn("AdaptiveMaxPool2DBackward0", "AdaptiveMaxPool2DBackward0")
 def adaptive_max_pool2d(input: Tensor, output_size: Sizes, return_indices: bool = False) -> Any:
     """Return the largest elements of windows that cover images; with ``return_indices`` also where they lie."""
     pair = _adaptive_maximum(2, input, output_size)
@@ -132,6 +143,7 @@ def adaptive_max_pool2d(input: Tensor, output_size: Sizes, return_indices: bool 
 
 
 @autocast("float32", "")
+@grad_fn("AdaptiveMaxPool3DBackward0", "AdaptiveMaxPool3DBackward0")
 def adaptive_max_pool3d(input: Tensor, output_size: Sizes, return_indices: bool = False) -> Any:
     """Return the largest elements of windows that cover volumes; with ``return_indices`` also where they lie."""
     pair = _adaptive_maximum(3, input, output_size)
@@ -230,6 +242,7 @@ def fractional_max_pool3d_with_indices(
 
 
 @autocast("float32", "")
+@grad_fn("FractionalMaxPool2DBackward0", "FractionalMaxPool2DBackward0")
 def fractional_max_pool2d(
     input: Tensor,
     kernel_size: int | Sequence[int],
@@ -247,6 +260,7 @@ def fractional_max_pool2d(
 
 
 @autocast("float32", "")
+@grad_fn("FractionalMaxPool3DBackward0", "FractionalMaxPool3DBackward0")
 def fractional_max_pool3d(
     input: Tensor,
     kernel_size: int | Sequence[int],

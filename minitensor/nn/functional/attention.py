@@ -11,7 +11,7 @@ from minitensor._functions import offered
 from minitensor._functions.offered import broadcast_shapes, cat, full, matmul, softmax, where
 from minitensor._warning import warn
 from minitensor.composite.numbers import number
-from minitensor.composite.registry import autocast
+from minitensor.composite.registry import autocast, one_node
 from minitensor.ops import ROWS
 from minitensor.ops.nn.attention import attention_scores, attention_weights
 
@@ -84,8 +84,19 @@ def scaled_dot_product_attention(
     if mask is not None:
         mask = mask.expand((*lead, query.shape[-2], key.shape[-2])).reshape((batch, query.shape[-2], key.shape[-2]))
     q, k, v = (t if t.dim() == 3 else t.reshape((batch, *t.shape[-2:])) for t in (query, key, value))
-    result = _attention(q, k, v, mask, scale, is_causal)
+    if query.dim() == 4:
+        return _flash(q, k, v, mask, scale, is_causal, lead)
+    return _attended(q, k, v, mask, scale, is_causal, lead)
+
+
+def _attended(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, is_causal: bool, lead: tuple[int, ...]
+) -> Tensor:
+    result: Tensor = _attention(q, k, v, mask, scale, is_causal)
     return result if len(lead) == 1 else result.reshape((*lead, *result.shape[-2:]))
+
+
+_flash = one_node("ScaledDotProductFlashAttentionForCpuBackward0")(_attended)
 
 
 def _weights(

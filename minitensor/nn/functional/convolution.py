@@ -11,7 +11,7 @@ from minitensor._functions import offered
 from minitensor._functions.offered import imag, real
 from minitensor.composite import composite
 from minitensor.composite.padding import pad
-from minitensor.composite.registry import autocast, shortcut
+from minitensor.composite.registry import autocast, grad_fn, shortcut
 from minitensor.nn.functional.arguments import ntuple, spatial
 from minitensor.ops import ROWS
 
@@ -238,6 +238,7 @@ def _transposed(
 
 @composite(method=False)
 @autocast("lower", "lower")
+@grad_fn("ConvolutionBackward0")
 def conv_transpose1d(
     input: _C.Tensor,
     weight: _C.Tensor,
@@ -258,6 +259,7 @@ def conv_transpose1d(
 
 @composite(method=False)
 @autocast("lower", "lower")
+@grad_fn("ConvolutionBackward0")
 def conv_transpose2d(
     input: _C.Tensor,
     weight: _C.Tensor,
@@ -274,6 +276,7 @@ def conv_transpose2d(
 
 @composite(method=False)
 @autocast("lower", "lower")
+@grad_fn("ConvolutionBackward0")
 def conv_transpose3d(
     input: _C.Tensor,
     weight: _C.Tensor,

@@ -10,7 +10,7 @@ from minitensor._functions.offered import broadcast_shapes, sub, where
 from minitensor.composite import composite
 from minitensor.composite.distance import pdist
 from minitensor.composite.numbers import number
-from minitensor.composite.registry import autocast
+from minitensor.composite.registry import autocast, grad_fn
 
 __all__ = ["cosine_similarity", "pairwise_distance", "pdist"]
 
@@ -49,6 +49,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08) 
 
 
 @composite(method=False)
+@grad_fn("NormBackward1")
 def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-06, keepdim: bool = False) -> Tensor:
     """Return the ``p``-norm of ``x1 - x2 + eps`` along the last dimension."""
     for place, (name, x) in enumerate((("x1", x1), ("x2", x2)), 1):

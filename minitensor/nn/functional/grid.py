@@ -11,7 +11,7 @@ from minitensor._functions import offered
 from minitensor._functions.offered import floor, linspace, matmul, ones, stack, where, zeros
 from minitensor._warning import warn
 from minitensor.composite import composite
-from minitensor.composite.registry import autocast
+from minitensor.composite.registry import autocast, grad_fn
 from minitensor.ops import ROWS
 
 __all__ = ["affine_grid", "grid_sample"]
@@ -238,6 +238,7 @@ def grid_sampler(
 
 @composite(method=False)
 @autocast("float32", "widest")
+@grad_fn("GridSampler2DBackward0")
 def grid_sampler_2d(
     input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> Tensor:
@@ -247,6 +248,7 @@ def grid_sampler_2d(
 
 @composite(method=False)
 @autocast("float32", "widest")
+@grad_fn("GridSampler3DBackward0")
 def grid_sampler_3d(
     input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> Tensor:

@@ -9,7 +9,7 @@ from minitensor._functions.offered import arange, cat, full, gather, searchsorte
 from minitensor.autograd import no_grad
 from minitensor.composite import composite
 from minitensor.composite.numbers import number, whole
-from minitensor.composite.registry import shortcut
+from minitensor.composite.registry import grad_fn, shortcut
 from minitensor.ops import ROWS
 
 __all__ = ["embedding", "embedding_bag", "one_hot"]
@@ -87,6 +87,7 @@ def _torch_embedding(
     return _looked_up(weight, indices, padding_idx, scale_grad_by_freq, sparse)
 
 
+@grad_fn("EmbeddingBagBackward0")
 def embedding_bag(
     input: Tensor,
     weight: Tensor,

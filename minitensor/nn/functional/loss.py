@@ -13,7 +13,7 @@ from minitensor._functions.offered import exp, log, minimum, where
 from minitensor._warning import warn
 from minitensor.composite import composite
 from minitensor.composite.numbers import number
-from minitensor.composite.registry import autocast
+from minitensor.composite.registry import autocast, grad_fn
 from minitensor.nn.functional.arguments import REDUCTIONS, reduced, reduction_of
 from minitensor.ops.nn.fused_gradients import logits_loss, smooth_l1, squared_difference
 
@@ -56,6 +56,7 @@ def _weighted(losses: Tensor, weight: Tensor | None, reduction: str, input: Tens
 
 
 @autocast("float32", "float32")
+@grad_fn("MseLossBackward0")
 def mse_loss(
     input: Tensor,
     target: Tensor,
@@ -88,6 +89,7 @@ def l1_loss(
 
 
 @autocast("float32", "float32")
+@grad_fn("SmoothL1LossBackward0")
 def smooth_l1_loss(
     input: Tensor,
     target: Tensor,
@@ -108,6 +110,7 @@ def smooth_l1_loss(
 
 
 @autocast("float32", "float32")
+@grad_fn("HuberLossBackward0")
 def huber_loss(
     input: Tensor,
     target: Tensor,
@@ -134,6 +137,7 @@ def huber_loss(
 
 
 @autocast("float32", "float32")
+@grad_fn("BinaryCrossEntropyBackward0")
 def binary_cross_entropy(
     input: Tensor,
     target: Tensor,
@@ -169,6 +173,7 @@ def _binary(p: Tensor, target: Tensor) -> Tensor:
 
 @composite(method=False, name="binary_cross_entropy_with_logits")
 @autocast("float32", "float32")
+@grad_fn("BinaryCrossEntropyWithLogitsBackward0")
 def _torch_with_logits(
     input: Tensor,
     target: Tensor,
@@ -183,6 +188,7 @@ def _torch_with_logits(
 
 
 @autocast("float32", "float32")
+@grad_fn("BinaryCrossEntropyWithLogitsBackward0")
 def binary_cross_entropy_with_logits(
     input: Tensor,
     target: Tensor,
@@ -350,6 +356,7 @@ def hinge_embedding_loss(
 
 
 @autocast("float32", "float32")
+@grad_fn("SoftMarginLossBackward0")
 def soft_margin_loss(
     input: Tensor,
     target: Tensor,

@@ -9,7 +9,7 @@ from minitensor._C import Tensor, int64
 from minitensor._functions.offered import arange, gather, log_softmax, where, zeros
 from minitensor.composite.dims import type_name
 from minitensor.composite.numbers import number
-from minitensor.composite.registry import autocast, shortcut
+from minitensor.composite.registry import autocast, grad_fn, one_node, shortcut
 from minitensor.nn.functional.arguments import REDUCTIONS, reduced, reduction_of
 from minitensor.ops import ROWS
 
@@ -50,6 +50,10 @@ def nll_loss(
 
 def _nll_loss(input: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int, reduction: str) -> Tensor:
     _check_classes(input, target, weight, reduction)
+    return (_of_rows if input.dim() <= 2 else _of_images)(input, target, weight, ignore_index, reduction)
+
+
+def _losses(input: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int, reduction: str) -> Tensor:
     if weight is None and reduction == "mean":
         mean: Tensor = _nll_mean(*_rows(input, target), ignore_index)
         return mean
@@ -60,6 +64,9 @@ def _nll_loss(input: Tensor, target: Tensor, weight: Tensor | None, ignore_index
     # Not a product with 0: what is ignored may be an infinity, which the row has left out.
     losses = losses * factors
     return losses.sum() / factors.sum() if reduction == "mean" else reduced(losses, reduction)
+
+
+_of_rows, _of_images = one_node("NllLossBackward0")(_losses), one_node("NllLoss2DBackward0")(_losses)
 
 
 @shortcut("21", _C.cross_entropy)
@@ -257,6 +264,7 @@ def _examples(input: Tensor, target: Tensor, what: str) -> tuple[Tensor, Tensor]
 
 
 @autocast("float32", "float32")
+@grad_fn("MultiMarginLossBackward0")
 def multi_margin_loss(
     input: Tensor,
     target: Tensor,
@@ -301,6 +309,7 @@ def multi_margin_loss(
 
 
 @autocast("float32", "float32")
+@grad_fn("MultilabelMarginLossBackward0")
 def multilabel_margin_loss(
     input: Tensor,
     target: Tensor,

@@ -9,7 +9,7 @@ from minitensor._C import Tensor, float32
 from minitensor._functions.offered import ones, rand, var_mean
 from minitensor.composite import composite
 from minitensor.composite.random import torch_numbers as torch_
-from minitensor.composite.registry import autocast
+from minitensor.composite.registry import autocast, grad_fn
 from minitensor.nn.functional.normalization import _torch_batch_norm, _torch_group_norm, layer_norm
 from minitensor.ops import ROWS
 
@@ -25,6 +25,7 @@ def _mean_and_rstd(rows: Tensor, eps: float) -> tuple[Tensor, Tensor]:
 
 
 @composite(method=False, out=True)
+@grad_fn(None, "NativeBatchNormBackward0")
 def native_batch_norm(
     input: Tensor,
     weight: Tensor | None,
@@ -47,6 +48,7 @@ def native_batch_norm(
 
 @composite(method=False)
 @autocast("", "float32")
+@grad_fn(None, "NativeLayerNormBackward0")
 def native_layer_norm(
     input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -63,6 +65,7 @@ def native_layer_norm(
 
 
 @composite(method=False)
+@grad_fn(None, "NativeGroupNormBackward0")
 def native_group_norm(
     input: Tensor,
     weight: Tensor | None,

@@ -11,7 +11,7 @@ from minitensor.amp.state import is_autocast_enabled
 from minitensor.autograd import no_grad
 from minitensor.composite import composite
 from minitensor.composite.numbers import number
-from minitensor.composite.registry import autocast, shortcut
+from minitensor.composite.registry import autocast, grad_fn, shortcut
 from minitensor.ops import ROWS
 
 __all__ = [
@@ -44,6 +44,7 @@ def _update(running: Tensor | None, value: Tensor, momentum: float) -> None:
             running.mul_(1 - momentum).add_(value.to(running.dtype) * momentum)
 
 
+@grad_fn("NativeBatchNormBackward0")
 def batch_norm(
     input: Tensor,
     running_mean: Tensor | None,
@@ -113,6 +114,7 @@ def _planes(input: Tensor, weight: Any, bias: Any, mean: Tensor, rstd: Tensor, t
 
 
 @composite(name="batch_norm", method=False)
+@grad_fn("NativeBatchNormBackward0")
 def _torch_batch_norm(
     input: Tensor,
     weight: Tensor | None,
@@ -128,6 +130,7 @@ def _torch_batch_norm(
     return _batch(input, weight, bias, running_mean, running_var, training, momentum, eps)
 
 
+@grad_fn("ViewBackward0")
 def instance_norm(
     input: Tensor,
     running_mean: Tensor | None = None,
@@ -213,6 +216,7 @@ def _rows(input: Tensor, normalized_shape: Any, weight: Tensor | None, bias: Ten
 
 @shortcut("Tt?~T~Tn", _C.layer_norm)
 @autocast("", "float32")
+@grad_fn("NativeLayerNormBackward0")
 def layer_norm(
     input: Tensor,
     normalized_shape: int | Sequence[int],
@@ -233,6 +237,7 @@ def layer_norm(
 
 @composite(name="layer_norm", method=False)
 @autocast("", "float32")
+@grad_fn("NativeLayerNormBackward0")
 def _torch_layer_norm(
     input: Tensor,
     normalized_shape: Sequence[int],
@@ -272,6 +277,7 @@ def rms_norm(
 
 
 @autocast("", "float32")
+@grad_fn("NativeGroupNormBackward0")
 def group_norm(
     input: Tensor,
     num_groups: int,
@@ -298,6 +304,7 @@ def _grouped(input: Tensor, num_groups: int, weight: Any, bias: Any, eps: float)
 
 @composite(name="group_norm", method=False)
 @autocast("", "float32")
+@grad_fn("NativeGroupNormBackward0")
 def _torch_group_norm(
     input: Tensor,
     num_groups: int,

@@ -9,7 +9,7 @@ from minitensor import _C
 from minitensor._C import Tensor, int64
 from minitensor.composite import composite
 from minitensor.composite.numbers import whole_sizes
-from minitensor.composite.registry import autocast, shortcut, with_out
+from minitensor.composite.registry import autocast, grad_fn, shortcut, with_out
 from minitensor.nn.functional.arguments import ntuple, spatial
 from minitensor.ops import ROWS
 
@@ -121,6 +121,10 @@ def _define_max_pool(rank: int) -> tuple[Any, Any]:
     )
     with_indices.__name__ = with_indices.__qualname__ = f"max_pool{rank}d_with_indices"
     with_indices.__doc__ = f"Return what ``max_pool{rank}d`` does with ``return_indices``."
+    if rank > 1:
+        name = f"MaxPool{rank}DWithIndicesBackward0"
+        grad_fn(name, name)(max_pool)
+        grad_fn(name, name)(with_indices)
     if rank == 3:
         autocast("float32", "")(max_pool)
         autocast("float32", "")(with_indices)
@@ -148,6 +152,8 @@ def _plain(rank: int) -> None:
         return result
 
     max_pool.__doc__ = f"Return the largest element of each window. See ``nn.functional.max_pool{rank}d``."
+    if rank > 1:
+        grad_fn(f"MaxPool{rank}DWithIndicesBackward0")(max_pool)
     composite(name=f"max_pool{rank}d", method=False)(autocast("float32" if rank == 3 else "", "")(max_pool))
 
 
@@ -212,6 +218,7 @@ def avg_pool1d(
 
 @with_out
 @shortcut("4w?kwbb", _avg_pool, after=(None, 0, False, True, None))
+@grad_fn("AvgPool2DBackward0")
 def avg_pool2d(
     input: Tensor,
     kernel_size: Sizes,
@@ -231,6 +238,7 @@ def avg_pool2d(
 @with_out
 @shortcut("5w?kwbb", _avg_pool, after=(None, 0, False, True, None))
 @autocast("float32", "")
+@grad_fn("AvgPool3DBackward0")
 def avg_pool3d(
     input: Tensor,
     kernel_size: Sizes,
@@ -338,6 +346,7 @@ def max_unpool1d(
 
 
 @autocast("float32", "")
+@grad_fn("MaxUnpool2DBackward0")
 def max_unpool2d(
     input: Tensor,
     indices: Tensor,
@@ -351,6 +360,7 @@ def max_unpool2d(
 
 
 @autocast("float32", "")
+@grad_fn("MaxUnpool3DBackward0")
 def max_unpool3d(
     input: Tensor,
     indices: Tensor,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from minitensor import _C
@@ -17,6 +17,7 @@ from minitensor._C import Tensor, bfloat16, float16, float32, float64, int32, in
 from minitensor._functions.offered import tensor
 from minitensor._warning import warn
 from minitensor.composite.numbers import number, whole, whole_sizes
+from minitensor.composite.registry import one_node
 from minitensor.ops import ROWS
 
 __all__ = ["interpolate", "upsample", "upsample_bilinear", "upsample_nearest"]
@@ -212,11 +213,24 @@ def interpolate(
         pool = getattr(adaptive_pooling, f"adaptive_avg_pool{rank}d")
         area: Tensor = pool(input, sizes)
         return area
-    kind = mode if mode.startswith("nearest") else "cubic" if mode == "bicubic" else "linear"
+    return _resize_as(mode, rank, antialias)(input, sizes, scales, mode, align_corners, antialias)
+
+
+@functools.cache
+def _resize_as(mode: str, rank: int, antialias: bool) -> Callable[..., Tensor]:
+    words = "".join(word.capitalize() for word in mode.split("-"))
+    return one_node(f"Upsample{words}{rank}D{'Aa' if antialias else ''}Backward0")(_resize)
+
+
+def _resize(
+    input: Tensor, sizes: list[int], scales: list[float] | None, mode: str, align_corners: bool, antialias: bool
+) -> Tensor:
+    rank = len(sizes)
+    linear = not mode.startswith("nearest")
+    kind = mode if not linear else "cubic" if mode == "bicubic" else "linear"
     if linear and input.dtype in (float16, bfloat16):
         wide = input.to(float32)  # rounded once, at the end
-        again = (size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
-        return interpolate(wide, *again).to(input.dtype)
+        return _resize(wide, sizes, scales, mode, align_corners, antialias).to(input.dtype)
     result = input
     precise = input.dtype == float64 or (linear and input.dtype == uint8)
     taps: list[Taps | None] = []

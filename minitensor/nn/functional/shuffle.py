@@ -5,12 +5,14 @@ from __future__ import annotations
 from minitensor import _C
 from minitensor._C import Tensor
 from minitensor.composite import composite
+from minitensor.composite.registry import grad_fn
 from minitensor.ops.elementwise import row_major
 
 __all__ = ["channel_shuffle", "native_channel_shuffle", "pixel_shuffle", "pixel_unshuffle"]
 
 
 @composite(method=False)
+@grad_fn("PixelShuffleBackward0")
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """Return ``[..., C, H * r, W * r]`` of ``[..., C * r ** 2, H, W]``: channels become blocks of pixels."""
     r = upscale_factor
@@ -33,6 +35,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
 
 
 @composite(method=False)
+@grad_fn("PixelUnshuffleBackward0")
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """Return ``[..., C * r ** 2, H, W]`` of ``[..., C, H * r, W * r]``: blocks of pixels become channels."""
     r = downscale_factor
@@ -57,6 +60,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
 
 
 @composite(method=False)
+@grad_fn("ChannelShuffleBackward0")
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """Return ``[N, C, ...]`` with the channels dealt out over ``groups``."""
     if input.dim() < 3:

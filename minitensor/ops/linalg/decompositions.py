@@ -50,6 +50,7 @@ cholesky = matrix_row(
     _cholesky_kernel,
     shapes.with_info,
     _cholesky_vjp,
+    grad_fn="LinalgCholeskyExBackward0",
 )
 
 
@@ -87,6 +88,7 @@ lu_factor = matrix_row(
     lapack.lu_factor,
     shapes.lu_factor,
     _lu_vjp,
+    grad_fn="LinalgLuFactorExBackward0",
 )
 
 

@@ -82,6 +82,7 @@ def tensor_row(
     why: str = IN_ORDER,
     dtypes: Collection[str] | None = _DTYPES,
     called: str = "",
+    grad_fn: str = "",
 ) -> Any:
     """A row whose kernel is for tensors, with a first operand of these dtypes; None: any."""
     name = schema[: schema.index("(")]
@@ -94,7 +95,8 @@ def tensor_row(
 
         return run
 
-    return opaque(schema, doc, why=why, kernel=checked(kernel), shape=checked(shape), vjp=vjp, called=called)
+    rules = {"kernel": checked(kernel), "shape": checked(shape), "vjp": vjp, "called": called, "grad_fn": grad_fn}
+    return opaque(schema, doc, why=why, **rules)
 
 
 def tril(x: Any, diagonal: int = 0) -> Any:

@@ -93,6 +93,7 @@ inv = matrix_row(
     lapack.inverse,
     shapes.with_info,
     _inv_vjp,
+    grad_fn="LinalgInvExBackward0",
 )
 
 
@@ -107,6 +108,7 @@ solve = matrix_row(
     lapack.solve,
     shapes.solution_with_info,
     _solve_vjp,
+    grad_fn="LinalgSolveExBackward0",
 )
 
 

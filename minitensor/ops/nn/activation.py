@@ -49,6 +49,7 @@ gelu_tanh = unary(
     "gelu approximated by a hyperbolic tangent.",
     _backward("_gelu_tanh_backward"),
     lower=lambda b, x: b.multiply(b.multiply(b.full(x.shape, 0.5), x), b.add(b.full(x.shape, 1.0), gelu_tangent(b, x))),
+    grad_fn="GeluBackward0",
 )
 silu = unary(
     "silu",
@@ -65,7 +66,11 @@ mish = unary(
     **_HIDDEN,
 )
 logsigmoid = unary(
-    "logsigmoid", "The logarithm of the logistic function.", lambda g, _out, x: g * (-x).sigmoid(), **_HIDDEN
+    "logsigmoid",
+    "The logarithm of the logistic function.",
+    lambda g, _out, x: g * (-x).sigmoid(),
+    grad_fn="LogSigmoidBackward0",
+    **_HIDDEN,
 )
 
 
@@ -81,6 +86,7 @@ selu = unary(
     lambda g, _out, x: g * where(x > 0, _SELU_SCALE, (_SELU_SCALE * _SELU_ALPHA) * _below_zero(x).exp()),
     method=False,
     inplace=False,
+    grad_fn="EluBackward0",
 )
 
 
