@@ -51,7 +51,7 @@ LONGEST = (
 )
 
 # Where loops over elements are.
-LOOPS = ("csrc/kernels/", "csrc/runtime/")
+LOOPS = ("csrc/kernels/", "csrc/runtime/", "csrc/distributed/combine")
 
 # Where half of a file's time goes into headers: neighbours are compiled as one file, of so many bytes of source.
 GROUPED = ("csrc/autograd/", "csrc/bindings/", "csrc/distributed/", "csrc/trace/")
@@ -302,6 +302,7 @@ def groups(sources: list[str]) -> list[list[Path]]:
         own = source.stat().st_size
         last = result[-1][-1] if result else None
         together = last is not None and last.parent == source.parent and str(source).startswith(GROUPED)
+        together = together and not str(source).startswith(LOOPS) and not str(last).startswith(LOOPS)
         if not together or size + own > GROUP_SIZE:
             result.append([])
             size = 0

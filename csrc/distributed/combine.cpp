@@ -72,35 +72,46 @@ V divided(V value, int count) {
     }
 }
 
+// An element at any address: operands of small messages lie behind headers.
+template <class T>
+struct [[gnu::packed, gnu::may_alias]] Loose {
+    T value;
+};
+
+// The result may be one of the operands.
 template <ReduceKind K, class T>
 void combine_as(const char* const* given, int ranks, char* to, size_t count) {
     using Value = typename As<T>::Value;
-    auto of = [&](int rank) { return reinterpret_cast<const T*>(given[rank]); };
-    auto* out = reinterpret_cast<T*>(to);
+    if (!count) return;  // there may be no operands: it is only asked whether it can be done
+    auto of = [&](int rank) { return reinterpret_cast<const Loose<T>*>(given[rank]); };
+    auto* out = reinterpret_cast<Loose<T>*>(to);
     auto finished = [&](Value value) {
         if constexpr (K == ReduceKind::Average) value = divided(value, ranks);
         return As<T>::write(value);
     };
     if (ranks == 1) {
-        for (size_t i = 0; i < count; ++i) out[i] = finished(As<T>::read(of(0)[i]));
+        const Loose<T>* first = of(0);
+#pragma GCC ivdep
+        for (size_t i = 0; i < count; ++i) out[i].value = finished(As<T>::read(first[i].value));
         return;
     }
     if (ranks == 2) {
-        const T *first = of(0), *second = of(1);
-        for (size_t i = 0; i < count; ++i) out[i] = finished(step<K>(As<T>::read(first[i]), As<T>::read(second[i])));
+        const Loose<T> *first = of(0), *second = of(1);
+#pragma GCC ivdep
+        for (size_t i = 0; i < count; ++i) out[i].value = finished(step<K>(As<T>::read(first[i].value), As<T>::read(second[i].value)));
         return;
     }
     constexpr size_t kBlock = 512;
     Value sums[kBlock];
     for (size_t begin = 0; begin < count; begin += kBlock) {
         const size_t size = std::min(kBlock, count - begin);
-        const T *first = of(0) + begin, *second = of(1) + begin;
-        for (size_t i = 0; i < size; ++i) sums[i] = step<K>(As<T>::read(first[i]), As<T>::read(second[i]));
+        const Loose<T> *first = of(0) + begin, *second = of(1) + begin;
+        for (size_t i = 0; i < size; ++i) sums[i] = step<K>(As<T>::read(first[i].value), As<T>::read(second[i].value));
         for (int rank = 2; rank < ranks; ++rank) {
-            const T* next = of(rank) + begin;
-            for (size_t i = 0; i < size; ++i) sums[i] = step<K>(sums[i], As<T>::read(next[i]));
+            const Loose<T>* next = of(rank) + begin;
+            for (size_t i = 0; i < size; ++i) sums[i] = step<K>(sums[i], As<T>::read(next[i].value));
         }
-        for (size_t i = 0; i < size; ++i) out[begin + i] = finished(sums[i]);
+        for (size_t i = 0; i < size; ++i) out[begin + i].value = finished(sums[i]);
     }
 }
 

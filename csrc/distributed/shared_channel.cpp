@@ -15,6 +15,7 @@
 #include <cstring>
 
 #include "core/error.h"
+#include "core/memory/streamed_copy.h"
 #include "core/process/fork.h"
 
 namespace mt::distributed {
@@ -155,6 +156,9 @@ void futex_wait(std::atomic<uint32_t>& word, uint32_t seen, int64_t nanoseconds)
 
 // Nanoseconds: longer than a thread takes to wake up, or two that have once slept do so at every call.
 constexpr int64_t kSpin = 100'000;
+
+// Bytes from which a message goes past the caches.
+constexpr size_t kStreamed = size_t{64} << 10;
 
 class SharedChannel final : public Channel {
   public:
@@ -301,8 +305,15 @@ class SharedChannel final : public Channel {
     void put(Ring& ring, uint64_t begin, const char* data, size_t size) {
         char* contents = m_.contents(ring);
         const size_t at = begin % m_.ring, first = std::min(size, m_.ring - at);
-        std::memcpy(contents + at, data, first);
-        std::memcpy(contents, data + first, size - first);
+        if (size < kStreamed) {
+            std::memcpy(contents + at, data, first);
+            std::memcpy(contents, data + first, size - first);
+            return;
+        }
+        // Lines that the other core has read are dear to take back where the two share no cache.
+        streamed_copy(contents + at, data, first);
+        streamed_copy(contents, data + first, size - first);
+        streaming_fence();
     }
 
     Bell& bell(int rank) { return m_.member(rank).bells[lane_]; }

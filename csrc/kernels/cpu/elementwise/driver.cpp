@@ -4,11 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
-#if defined(__SSE2__)
-#include <emmintrin.h>
-#endif
-
 #include "core/isa.h"
+#include "core/memory/streamed_copy.h"
 #include "core/process/parallel.h"
 #include "kernels/cpu/elementwise/loops.h"
 #include "kernels/cpu/loops/strided_loop.h"
@@ -57,16 +54,10 @@ struct alignas(64) Buffer {
     char bytes[kBufferBytes];
 };
 
-void fence() {
-#if defined(__SSE2__)
-    _mm_sfence();
-#endif
-}
-
-void stream_or_copy(const ElementwiseTable& table, char* to, const char* from, int64_t bytes) {
-    int64_t whole = reinterpret_cast<uintptr_t>(to) % 64 == 0 ? bytes & ~int64_t(63) : 0;
-    if (whole) table.stream(to, from, whole);
-    if (whole < bytes) std::memcpy(to + whole, from + whole, static_cast<size_t>(bytes - whole));
+// Rows that share cache lines are not streamed: a line that is written in two parts costs more so.
+void stream_or_copy(char* to, const char* from, int64_t bytes) {
+    if (reinterpret_cast<uintptr_t>(to) % 64 == 0) streamed_copy(to, from, static_cast<size_t>(bytes));
+    else std::memcpy(to, from, static_cast<size_t>(bytes));
 }
 
 // From one type to another, rounding to or wrapping around a third one between them where the op's type is not the
@@ -163,7 +154,7 @@ struct Driver {
         bool contiguous = stride == loop.item[0];
         if (contiguous && stream) {
             compute(buffers[0].bytes, in, n, scalars, converted);
-            stream_or_copy(table, to, buffers[0].bytes, n * loop.item[0]);
+            stream_or_copy(to, buffers[0].bytes, n * loop.item[0]);
         } else if (contiguous && !convert[0]) {
             compute(to, in, n, scalars, converted);
         } else {
@@ -312,7 +303,7 @@ void run_elementwise(const LoopOperand& out, const LoopOperand* in, size_t count
         driver.stream = false;
     }
     auto finish = [&] {
-        if (fenced) fence();
+        if (fenced) streaming_fence();
     };
     if (loop.prepare_tiles()) {
         int64_t item = 8;
@@ -353,10 +344,10 @@ void copy_elements(const LoopOperand& out, const LoopOperand& in) {
         bool stream = loop.numel * item >= streaming_threshold();
         parallel_for(loop.numel, kElementwiseGrain, [&](int64_t begin, int64_t end) {
             loop.for_each_run(begin, end, INT64_MAX, [&](char* const* at, const int64_t*, int64_t n) {
-                if (stream) stream_or_copy(table, at[0], at[1], n * item);
+                if (stream) stream_or_copy(at[0], at[1], n * item);
                 else std::memmove(at[0], at[1], static_cast<size_t>(n * item));
             });
-            if (stream) fence();
+            if (stream) streaming_fence();
         });
         return;
     }
@@ -373,11 +364,11 @@ void copy_elements(const LoopOperand& out, const LoopOperand& in) {
                 transpose_tile(at[1], loop.inner_stride(1), turned, bytes, loop.item[0], rows, columns);
                 for (int64_t r = 0; r < rows; ++r) {
                     char* to = at[0] + r * loop.strides[0][down];
-                    if (stream) stream_or_copy(table, to, turned + r * bytes, bytes);
+                    if (stream) stream_or_copy(to, turned + r * bytes, bytes);
                     else std::memcpy(to, turned + r * bytes, static_cast<size_t>(bytes));
                 }
             });
-            if (stream) fence();
+            if (stream) streaming_fence();
         });
         return;
     }

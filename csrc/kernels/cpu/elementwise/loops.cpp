@@ -173,25 +173,6 @@ template <class T> void clamp_loop(void* out, const void* in, const void* low, c
     for (int64_t i = 0; i < n; ++i) r[i] = Minimum::apply(Maximum::apply(x[i], lo), hi);
 }
 
-void stream_loop(void* out, const void* in, int64_t bytes) {
-    auto* to = static_cast<char*>(out);
-    auto* from = static_cast<const char*>(in);
-#if MT_VECTOR_BYTES == 64
-    for (int64_t i = 0; i < bytes; i += 64)
-        _mm512_stream_si512(reinterpret_cast<__m512i*>(to + i), _mm512_loadu_si512(from + i));
-#elif MT_VECTOR_BYTES == 32
-    for (int64_t i = 0; i < bytes; i += 32)
-        _mm256_stream_si256(reinterpret_cast<__m256i*>(to + i),
-                            _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + i)));
-#elif defined(__SSE2__)
-    for (int64_t i = 0; i < bytes; i += 16)
-        _mm_stream_si128(reinterpret_cast<__m128i*>(to + i),
-                         _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i)));
-#else
-    __builtin_memcpy(to, from, static_cast<size_t>(bytes));
-#endif
-}
-
 // One vector to memory that is aligned to its size.
 template <class V> inline void stream_vector(void* to, V value) {
 #if MT_VECTOR_BYTES == 64
@@ -302,7 +283,6 @@ extern constinit const ElementwiseTable elementwise_table = {
     .convert = kConvert,
     .load = kLoad,
     .store = kStore,
-    .stream = stream_loop,
     .stream_binary =
         {
 #define MT_ARITHMETIC(functor, ...) {stream_binary_loop<functor, float>, stream_binary_loop<functor, double>},

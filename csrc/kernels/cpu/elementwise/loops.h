@@ -86,8 +86,6 @@ struct ElementwiseTable {
     const ConvertFn (*convert)[kCompiledDtypes];  // [from][to]; null between complex and most others
     const ConvertFn* load;   // by dtype: from memory to loop_dtype, null where that is the same
     const ConvertFn* store;  // and back
-    // Copies to 64-byte aligned memory around the caches; the caller fences. `bytes` is a multiple of 64.
-    void (*stream)(void* out, const void* in, int64_t bytes);
     // Arithmetic of float32 and float64 that writes around the caches; the caller fences.
     BinaryFn stream_binary[kArithmetic][2];
     // The same of float16 and bfloat16 as they are stored, computed in float32. Null where no instructions convert
