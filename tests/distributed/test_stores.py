@@ -3,6 +3,7 @@
 import copy
 import os
 import pickle
+import socket
 import threading
 import time
 from datetime import timedelta
@@ -12,6 +13,7 @@ from ranks import run
 
 import minitensor as mt
 import minitensor.distributed as dist
+from minitensor.distributed.stores import tcp_store
 
 SHORT = timedelta(seconds=0.05)
 
@@ -185,3 +187,17 @@ def mesh(rank):
 
 def test_a_mesh(tmp_path):
     assert run(4, mesh, tmp_path) == [(1, 2, [0, 0], 2), (1, 4, [0, 1], 2), (5, 2, [1, 0], 2), (5, 4, [1, 1], 2)]
+
+
+def test_who_comes_when_the_server_has_ended_is_turned_away(monkeypatch):
+    """The server's descriptors may be other files' then: nothing is written to them."""
+    server = tcp_store._Server(socket.create_server(("127.0.0.1", 0)))
+    server.close()
+    monkeypatch.setattr(tcp_store, "accepted", lambda end: None)
+    here, there = socket.socketpair()
+    with there:
+        server._admit(here)
+        assert here.fileno() == -1
+        assert there.recv(1) == b""
+    server.closing = False  # as where the thread ends between the two halves of close()
+    server.close()

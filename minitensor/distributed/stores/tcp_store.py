@@ -91,6 +91,8 @@ class _Server:
         self.clients: dict[int, _Client] = {}
         self.admitted: list[socket.socket] = []
         self.wakes, self.wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self.ended = False
+        self.ending = threading.Lock()  # nobody writes to a descriptor that another file has meanwhile
         self.closing = False
         self.owner = os.getpid()
         listening.setblocking(False)
@@ -102,8 +104,15 @@ class _Server:
         if self.owner != os.getpid() or self.closing:
             return
         self.closing = True
-        os.write(self.wake, b".")
+        self._wake_up()
         self.thread.join(5)
+
+    def _wake_up(self) -> bool:
+        """Let the thread look around; False if it has ended."""
+        with self.ending:
+            if not self.ended:
+                os.write(self.wake, b".")
+            return not self.ended
 
     def _admit(self, end: socket.socket) -> None:
         try:
@@ -112,7 +121,8 @@ class _Server:
             return  # the other end says why
         end.setblocking(False)
         self.admitted.append(end)
-        os.write(self.wake, b".")
+        if not self._wake_up():
+            end.close()
 
     def _serve(self) -> None:
         poll = select.poll()
@@ -146,8 +156,12 @@ class _Server:
         for client in self.clients.values():
             client.end.close()
         self.listening.close()
-        os.close(self.wakes)
-        os.close(self.wake)
+        with self.ending:
+            self.ended = True
+            os.close(self.wakes)
+            os.close(self.wake)
+        for end in self.admitted:
+            end.close()
 
     def _answer(self, client: _Client, request: list[bytes]) -> None:
         name = request[0].decode()
