@@ -22,6 +22,7 @@ MT_THREAD_LOCAL PyObject* saved_tensor_hooks = nullptr;
 MT_THREAD_LOCAL const GradNode* current_node = nullptr;
 MT_THREAD_LOCAL uint64_t own_nodes_from = 0;
 MT_THREAD_LOCAL bool ran_earlier_node = false;
+MT_THREAD_LOCAL bool duals_are_variables = false;
 MT_THREAD_LOCAL const char* beyond_replay = nullptr;
 Anomaly anomaly;
 
@@ -481,7 +482,7 @@ void note_direction(GradNode& node) {
         any = true;
         all &= edge.node->of_duals;
     }
-    node.of_duals = any && all;
+    node.of_duals = any && all && !duals_are_variables;
     node.forward_only = node.unrecorded || node.of_duals;
 }
 
@@ -496,12 +497,17 @@ void set_requires_grad(Tensor& tensor, bool value) {
         fail("only Tensors of floating point and complex dtype can require gradients");
     if (value && tensor.is_inference && !thread_settings.inference_mode)
         fail("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.");
-    if (!value && tensor.autograd && tensor.autograd->grad_fn)
+    if (!value && tensor.autograd && tensor.autograd->grad_fn && !is_leaf(tensor))
         fail("you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a "
              "subgraph that doesn't require differentiation use var_no_grad = var.detach().");
+    if (value && is_of_duals(tensor))
+        throw Error(ErrorKind::NotImplemented,
+                    "what is computed of dual numbers can't be a leaf that requires grad: make one of `detach()`");
     if (value || tensor.autograd) {
         AutogradMeta& meta = autograd_meta(tensor);
         if (!meta.grad_fn) meta.requires_grad = value;
+        // A leaf that was written to while a derivative was taken that goes forward.
+        else if (!value && meta.grad_fn->passes) meta.grad_fn->edges.back() = {};
     }
 }
 

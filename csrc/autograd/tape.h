@@ -213,6 +213,12 @@ Edge grad_edge(Tensor& tensor);
 const Ref<GradNode>& grad_fn(Tensor& tensor);
 // Where a pass that goes backward begins that arrives at `edge`; null where there is none.
 Edge backward_edge(Edge edge);
+// Whether a formula is being differentiated: then dual numbers are variables as any.
+extern MT_THREAD_LOCAL bool duals_are_variables;
+// Whether the tensor is computed of dual numbers alone.
+inline bool is_of_duals(const Tensor& tensor) {
+    return tensor.autograd && tensor.autograd->grad_fn && tensor.autograd->grad_fn->of_duals;
+}
 // Marks a node with these edges as `forward_only`, if it is made under no_grad or is of dual numbers alone.
 void note_direction(GradNode& node);
 // requires_grad as users see it: whether a gradient goes backward from the tensor.

@@ -125,7 +125,7 @@ void check_written_view(const Tensor& view) {
 void check_written(const Tensor& tensor) {
     check_written_view(tensor);
     if (begins_history(tensor)) fail("a leaf Variable that requires grad is being used in an in-place operation.");
-    if (tensor.base && requires_grad(tensor) && is_leaf(*tensor.base))
+    if (tensor.base && requires_grad(tensor) && is_leaf(*tensor.base) && !is_of_duals(*tensor.base))
         fail("a view of a leaf Variable that requires grad is being used in an in-place operation.");
 }
 

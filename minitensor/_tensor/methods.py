@@ -360,7 +360,7 @@ _fill_ = _C.inplace_form(fill)
 @shortcut("Tn", _fill_)
 def fill_(self: Tensor, value: Any) -> Tensor:
     """Sets every element to `value`, a number or a tensor of one, which gets the sum of the elements' gradients."""
-    if isinstance(value, Tensor) and (value.requires_grad or _C.vmap_level(value)):
+    if isinstance(value, Tensor) and (value.requires_grad or _C.is_recorded(value) or _C.vmap_level(value)):
         if value.ndim:
             raise RuntimeError(
                 f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} dimensions."

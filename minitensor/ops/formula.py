@@ -16,7 +16,7 @@ def differentiate(formula: Callable[..., Any], operands: Sequence[Any], cotangen
     `formula` is made of ops and gives as many tensors as there are cotangents. An operand may be None. If gradients are
     on, the result has a history, so that it can be differentiated again.
     """
-    before = _C.recording()
+    before, duals = _C.recording(), _C.let_duals_be_variables(True)
     again = before != 0
     try:
         _C.set_recording(1)
@@ -33,6 +33,7 @@ def differentiate(formula: Callable[..., Any], operands: Sequence[Any], cotangen
         gradients = _C.run_backward(roots, seeds, wanted, again, again, True)
     finally:
         _C.set_recording(before)
+        _C.let_duals_be_variables(duals)
     if before == 2:  # nothing goes backward from them
         gradients = tuple(g if g is None else g.alias() for g in gradients)
     found = iter(gradients)

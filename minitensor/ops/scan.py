@@ -69,7 +69,7 @@ def _logcumsumexp_shares(g: Any, out: Any, x: Any, dim: int) -> Any:
 def _logcumsumexp_vjp(g: Any, out: Any, x: Any, dim: int) -> Any:
     if x.ndim == 0:
         return g
-    if g.requires_grad:
+    if g.requires_grad or _C.is_recorded(g):
         if not x.is_complex():
             return _logcumsumexp_shares(g, out, x, dim)
         return _logcumsumexp_shares(g.conj(), out, x, dim).conj()

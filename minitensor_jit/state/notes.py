@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import copy
 import enum
 import gc
@@ -35,6 +36,8 @@ class _Absent:
 
 ABSENT = _Absent()
 _HEAP_TYPE = 1 << 9
+_MOST_PARTS = 10_000
+_CONTAINERS = {dict, list, tuple, set, collections.deque}
 _GENERATORS = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
 
 
@@ -83,6 +86,22 @@ def lookup(kind: type, name: str) -> Any:
 def is_finalized(kind: type) -> bool:
     """Whether code in Python runs where an object of a class goes."""
     return in_python(lookup(kind, "__del__"))
+
+
+def _holds_finalized(thing: Any, depth: int) -> bool:
+    """Whether a container or an object has such objects or generators, or containers of them."""
+    if isinstance(thing, dict):
+        parts: Any = dict.values(thing)
+    elif isinstance(thing, (list, tuple, set, collections.deque)):
+        parts = thing
+    else:
+        parts = () if depth else (own_dict(thing) or {}).values()
+    if not 0 < len(parts) <= _MOST_PARTS or depth > 3:
+        return False
+    kinds = set(map(type, parts))
+    if any(issubclass(kind, _GENERATORS) or is_finalized(kind) for kind in kinds):
+        return True
+    return not kinds.isdisjoint(_CONTAINERS) and any(_holds_finalized(part, depth + 1) for part in parts)
 
 
 def own_dict(thing: Any) -> dict[str, Any] | None:
@@ -182,13 +201,24 @@ class Notes:
             if id(thing) not in self._made_ids:
                 self._unknown.setdefault(id(thing), thing)
 
+    def _drops(self, thing: Any) -> bool:
+        """Whether something is changed that has what would go later than it is dropped, since it is noted: give up."""
+        if not _holds_finalized(thing, 0):
+            return False
+        self._unwatched("it changes what has objects with finalizers")
+        return True
+
     def _write(self, thing: Any, what: str) -> None:
+        if self._drops(thing):
+            return
         self._seen(thing)
         # A generator that the function makes and drops is closed there, which may run code of it.
         self._writes.append((ref(thing) if isinstance(thing, _GENERATORS) else thing, what, self._place))
 
     def _changes(self, thing: Any, what: str) -> None:
         """What has a guard on how it was is written, which is no change if it is so again at the end."""
+        if self._drops(thing):
+            return
         if id(thing) in self._given:
             self._write(thing, what)
         else:

@@ -520,3 +520,31 @@ def test_statistics_of_dual_numbers_hold_no_graph(lib):
             layer(x)
         assert (layer.running_mean.requires_grad, layer.running_mean.grad_fn) == (False, None)
     assert layer.state_dict()["running_mean"].numpy().any()
+
+
+def test_dual_numbers_that_formulas_and_views_read(lib):
+    ad = lib.autograd.forward_ad
+    rows = lib.tensor([[1.0, 2.0], [3.0, 5.0], [4.0, 1.0]], dtype=lib.float64)
+    with ad.dual_level():
+        d = ad.make_dual(at(lib), along(lib))
+        b = lib.zeros(2, 2, dtype=lib.float64)
+        b[0].copy_(d)
+        part = b.view(4)[1:3]
+        assert lists(ad.unpack_dual(part)) == [[3.0, 0.0], [10.0, 0.0]]
+        b[1] = d * 2  # of a base that has dual numbers, and wants no gradient
+        assert lists(ad.unpack_dual(b * 1).tangent) == [[1.0, 10.0], [2.0, 20.0]]
+        filled = lib.zeros(2, dtype=lib.float64)
+        filled.fill_(d[0])
+        assert lists(ad.unpack_dual(filled)) == [[2.0, 2.0], [1.0, 1.0]]
+        layer = lib.nn.BatchNorm1d(2, affine=False, dtype=lib.float64)
+        y = layer(ad.make_dual(rows, rows * rows))
+        tangent = ad.unpack_dual(y).tangent
+        made = lib.nn.Linear(2, 2).requires_grad_(False)
+        assert not any(p.requires_grad for p in made.parameters())
+    plain = lib.func.jvp(lambda x: lib.nn.functional.batch_norm(x, None, None, training=True), (rows,), (rows * rows,))
+    assert lib.allclose(tangent, plain[1])
+    assert tangent.abs().sum() > 0.1
+    assert not (layer.running_mean.requires_grad)
+    assert not (b.requires_grad)
+    assert not (part.requires_grad)
+    assert not (filled.requires_grad)

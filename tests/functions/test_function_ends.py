@@ -165,3 +165,59 @@ def test_a_generator_from_before_has_the_step_recorded_at_every_call():
     sends = (n for n in range(100))
     step = mt.function(lambda x: x * sends.send(None))
     assert [step(mt.ones(1)).item() for _ in range(8)] == list(range(8))
+
+
+class Things:
+    """What was there before, and has objects that have an effect where they go."""
+
+    def __init__(self, buffer):
+        self.buffer, self.list, self.nested, self.dict, self.by_name = buffer, [], [], {}, weakref.WeakValueDictionary()
+        self.one = self.items = None
+
+    def fill(self):
+        self.list[:] = [Noted(self.buffer)]
+        self.nested[:] = [[{"a": (Noted(self.buffer),)}]]
+        self.dict["a"] = self.one = Noted(self.buffer)
+        self.by_name["a"] = self.kept = collections.UserList([1])
+        self.items = counting(self.buffer)
+        next(self.items)
+
+
+def swapped(things):
+    thing = things.list[0]
+    things.list[0] = None
+    del thing
+
+
+def looked_up(things):
+    things.kept = None
+    return 1 if things.by_name.get("a") is None else 3
+
+
+LET_GO = {
+    "pop": lambda t: t.list.pop() and None, "clear": lambda t: t.list.clear(), "nested": lambda t: t.nested.clear(),
+    "del": lambda t: t.dict.pop("a") and None, "set": lambda t: t.dict.update(a=None), "swap": swapped,
+    "attribute": lambda t: setattr(t, "one", None), "generator": lambda t: setattr(t, "items", None),
+    "close": lambda t: t.items.close(), "weak": looked_up,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("options", [{}, {"jit_compile": True}], ids=["function", "jit_compile"])
+@pytest.mark.parametrize("name", LET_GO)
+def test_what_was_there_before_goes_where_it_is_let_go(name, options):
+    def run(wrap):
+        buffer = mt.zeros(1)
+        things = Things(buffer)
+
+        def step(x):
+            number = LET_GO[name](things)
+            buffer.mul_(2)
+            return x * (number or 1)
+
+        call, seen = wrap(step), []
+        for _ in range(6):
+            things.fill()
+            seen.append((call(mt.ones(1)).tolist(), buffer.tolist()))
+        return seen
+
+    assert run(lambda step: mt.function(step, **options)) == run(lambda step: step)

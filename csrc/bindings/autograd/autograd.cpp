@@ -293,6 +293,11 @@ PyObject* py_want_no_gradient(PyObject*, PyObject* variable) {
     });
 }
 
+// let_duals_be_variables(on) -> the previous
+PyObject* py_let_duals_be_variables(PyObject*, PyObject* value) {
+    return PyBool_FromLong(std::exchange(duals_are_variables, to_bool(value)));
+}
+
 // forget_base(view): of what nobody else has, whose memory it owns from here on.
 PyObject* py_forget_base(PyObject*, PyObject* view) {
     return guarded([&]() -> PyObject* {
@@ -374,6 +379,8 @@ PyMethodDef autograd_functions[] = {
     {"remove_hook", method<py_remove_hook>(), METH_VARARGS, "remove_hook(node, callable)"},
     {"want_no_gradient", method<py_want_no_gradient>(), METH_O,
      "want_no_gradient(variable): it stands for a dual number, which no pass that goes backward arrives at."},
+    {"let_duals_be_variables", method<py_let_duals_be_variables>(), METH_O,
+     "let_duals_be_variables(on) -> the previous: whether a formula is differentiated, also by dual numbers"},
     {"forget_base", method<py_forget_base>(), METH_O,
      "forget_base(view): of what nobody else has, whose memory it owns from here on."},
     {"begin_transform", method<py_begin_transform>(), METH_O,
