@@ -50,16 +50,18 @@ class OptimizedModule(nn.Module):
     `dynamo_ctx` is what compiles it, by PyTorch's name: the compiled function, or the module for an eager backend.
     """
 
-    def __init__(self, module: nn.Module, fullgraph: bool, eager: bool = False, guard_filter: Any = None) -> None:
+    def __init__(
+        self, module: nn.Module, fullgraph: bool, eager: bool = False, guard_filter: Any = None, backend: Any = None
+    ) -> None:
         """`fullgraph`: whether all of the module has to be compiled; `eager`: whether it runs as it is.
 
-        `guard_filter` is that of :func:`compile`.
+        `guard_filter` and `backend` are those of :func:`compile`.
         """
         super().__init__()
         self._orig_mod = module
-        self._fullgraph, self._eager, self._guard_filter = fullgraph, eager, guard_filter
+        self._fullgraph, self._eager, self._guard_filter, self._backend = fullgraph, eager, guard_filter, backend
         # Not as a child: its parameters are there once.
-        self.__dict__["dynamo_ctx"] = module if eager else _compiled(module, fullgraph, guard_filter)
+        self.__dict__["dynamo_ctx"] = module if eager else _compiled(module, fullgraph, guard_filter, backend)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the module, compiled; its hooks run with it."""
@@ -80,10 +82,20 @@ class OptimizedModule(nn.Module):
 
     def __reduce__(self) -> Any:
         """Code is no part of a file: what is loaded compiles anew."""
-        return OptimizedModule, (self._modules["_orig_mod"], self._fullgraph, self._eager, self._guard_filter)
+        return OptimizedModule, (
+            self._modules["_orig_mod"],
+            self._fullgraph,
+            self._eager,
+            self._guard_filter,
+            self._backend,
+        )
 
 
-def _compiled(fn: Callable[..., Any], fullgraph: bool, guard_filter: Any) -> Callable[..., Any]:
+def _compiled(fn: Callable[..., Any], fullgraph: bool, guard_filter: Any, backend: Any) -> Callable[..., Any]:
+    if callable(backend):
+        from minitensor.fx.backends import by_backend
+
+        return by_backend(fn, backend, fullgraph)
     from minitensor_jit.compiled_function import with_guards
 
     return with_guards(fn, True if fullgraph else None, guard_filter)  # type: ignore[no-any-return]
@@ -129,8 +141,10 @@ def compile(
     and returns a list of bools, whether it is compared at later calls; `skip_guard_on_globals_unsafe` and its like are
     such. (The arguments' shapes, dtypes and layouts, and settings such as the default dtype, are always compared.)
     Other options, and `mode`, choose among another compiler's settings and change nothing here. Of backends there are
-    `"inductor"`, which is this compiler, and `"eager"`, which runs the function as it is; others raise `RuntimeError`.
-    Without one it is that of :func:`set_default_backend`.
+    `"inductor"`, which is this compiler, `"eager"`, which runs the function as it is, and callables: one gets a
+    :class:`fx.GraphModule` that gives a tuple of results, and the list of tensors of the first call, and returns what
+    is called with such tensors in its place (see :func:`fx.backends.by_backend`). Other names raise
+    :class:`InvalidBackend`. Without a backend it is that of :func:`set_default_backend`.
     """
     if mode is not None and options is not None:
         raise RuntimeError("compile: expected mode or options, got both")
@@ -151,8 +165,8 @@ def compile(
     if guard_filter is not None and not callable(guard_filter):
         raise RuntimeError(f"compile: guard_filter_fn is to be callable, got {type(guard_filter).__name__}")
     if isinstance(model, nn.Module) and not disable:
-        return OptimizedModule(model, fullgraph, backend in _RUNS, guard_filter)
-    return model if disable or backend in _RUNS else _compiled(model, fullgraph, guard_filter)
+        return OptimizedModule(model, fullgraph, backend in _RUNS, guard_filter, backend)
+    return model if disable or backend in _RUNS else _compiled(model, fullgraph, guard_filter, backend)
 
 
 def list_backends(exclude_tags: Any = ()) -> list[str]:
@@ -290,9 +304,15 @@ def cudagraph_mark_step_begin() -> None:
 _default: list[Any] = ["inductor"]
 
 
+class InvalidBackend(RuntimeError):  # noqa: N818  (PyTorch's name)
+    """There is no backend of that name."""
+
+
 def _known(backend: Any) -> Any:
-    if backend not in _COMPILES and backend not in _RUNS:
-        raise RuntimeError(f"compile: unknown backend {backend!r}; there are {', '.join(map(repr, list_backends()))}")
+    if not callable(backend) and backend not in _COMPILES and backend not in _RUNS:
+        raise InvalidBackend(
+            f"Invalid backend: {backend!r}, see `minitensor.compiler.list_backends()` for available backends."
+        )
     return backend
 
 
@@ -302,7 +322,7 @@ def get_default_backend() -> str | Callable[..., Any]:
 
 
 def set_default_backend(backend: str | Callable[..., Any] | None) -> None:
-    """Set it; None for the first one again. RuntimeError for one that is not there."""
+    """Set it; None for the first one again. InvalidBackend for one that is not there."""
     _default[0] = "inductor" if backend is None else _known(backend)
 
 

@@ -47,7 +47,7 @@ def test_what_is_not_compiled_is_the_function(options):
 
 
 def test_wrong_arguments():
-    with pytest.raises(RuntimeError, match="unknown backend 'tvm'; there are 'inductor', 'minitensor'"):
+    with pytest.raises(mt.compiler.InvalidBackend, match="Invalid backend: 'tvm', see"):
         mt.compile(len, backend="tvm")
     with pytest.raises(RuntimeError, match="mode or options, got both"):
         mt.compile(len, mode="default", options={})
@@ -261,7 +261,7 @@ class TestStance:
         with mt.compiler.set_stance(force_backend="inductor"):
             f(mt.ones(2))
         assert seen == [False, True]
-        with pytest.raises(RuntimeError, match="unknown backend 'none'"):
+        with pytest.raises(RuntimeError, match="Invalid backend: 'none'"):
             mt.compiler.set_stance(force_backend="none")
         with pytest.raises(RuntimeError, match="goes with the stance 'default'"):
             mt.compiler.set_stance("force_eager", force_backend="inductor")
@@ -344,3 +344,57 @@ def test_damaged_artifacts_are_not_loaded():
     data, info = mt.compiler.save_cache_artifacts()
     assert mt.compiler.load_cache_artifacts(data[:-1] + bytes([data[-1] ^ 1])) is None
     assert set(mt.compiler.load_cache_artifacts(data).inductor_artifacts) == set(info.inductor_artifacts)
+
+
+def test_a_backend_of_the_users():
+    graphs = []
+
+    def backend(module, inputs):
+        assert isinstance(module, mt.fx.GraphModule)
+        graphs.append((module, [tuple(t.shape) for t in inputs]))
+        return lambda *tensors: [result * 2 for result in module(*tensors)]
+
+    @mt.compile(backend=backend)
+    def f(x, pair, scale=2.0):
+        return {"sum": x * scale + pair[0], "product": x @ pair[1]}
+
+    x, y = mt.ones(2, 2), mt.full((2, 2), 3.0, requires_grad=True)
+    for _ in range(2):
+        found = f(x, (y, y), scale=3.0)
+        assert mt.equal(found["sum"], (x * 3 + y) * 2)
+        assert mt.equal(found["product"], x @ y * 2)
+    assert [shapes for _, shapes in graphs] == [[(2, 2)] * 3]
+    assert [n.op for n in graphs[0][0].graph.nodes].count("placeholder") == 3
+    found["sum"].sum().backward()
+    assert y.grad.tolist() == [[2.0, 2.0]] * 2
+    f(x, (y, y), scale=4.0)
+    f(mt.ones(3, 3), (mt.ones(3, 3), mt.ones(3, 3)))
+    assert [shapes for _, shapes in graphs] == [[(2, 2)] * 3] * 2 + [[(3, 3)] * 3]
+
+
+def test_a_backend_of_the_users_for_modules():
+    seen = []
+
+    def backend(module, inputs):
+        seen.append(sorted(name.rpartition(".")[2] for name, _ in module.named_parameters()))
+        return module.forward
+
+    model = mt.nn.Sequential(mt.nn.Linear(3, 2), mt.nn.ReLU())
+    compiled = mt.compile(model, backend=backend)
+    x = mt.rand(4, 3)
+    assert mt.equal(compiled(x), model(x))
+    with mt.no_grad():
+        model[0].weight.mul_(2)
+    assert mt.equal(compiled(x), model(x))
+    assert mt.equal(mt.compile(lambda t: model(t) + 1, backend=backend)(x), model(x) + 1)
+    assert seen == [["bias", "weight"]] * 2
+
+
+def test_a_backend_and_what_cannot_be_traced():
+    def looks(x):
+        return x * 2 if x.sum() > 0 else x
+
+    with pytest.warns(UserWarning, match="looks runs as it is"):
+        assert mt.compile(looks, backend=lambda module, _: module)(mt.ones(1)).item() == 2
+    with pytest.raises(mt.fx.proxy.TraceError):
+        mt.compile(looks, backend=lambda module, _: module, fullgraph=True)(mt.ones(1))

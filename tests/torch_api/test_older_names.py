@@ -264,7 +264,7 @@ def test_compilers_names():
         assert mt.compile(function, backend="inductor") is not function
     finally:
         compiler.set_default_backend(None)
-    with pytest.raises(RuntimeError, match="unknown backend"):
+    with pytest.raises(RuntimeError, match="Invalid backend"):
         compiler.set_default_backend("nothing")
 
     @compiler.wrap_numpy

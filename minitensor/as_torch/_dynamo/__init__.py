@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from minitensor import Tensor
-from minitensor.as_torch._dynamo import config
+from minitensor.as_torch._dynamo import config, exc
 from minitensor.compiler import (
     OptimizedModule,
     allow_in_graph,
@@ -20,6 +20,7 @@ __all__ = [
     "assume_constant_result",
     "config",
     "disable",
+    "exc",
     "graph_break",
     "is_compiling",
     "list_backends",
