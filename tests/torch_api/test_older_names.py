@@ -189,7 +189,7 @@ def test_parts_of_batches():
     assert not first[0].weight.requires_grad
 
 
-def test_registered_attention():
+def test_registered_attention(monkeypatch):
     events = []
 
     class Handle:
@@ -197,16 +197,14 @@ def test_registered_attention():
             events.append("removed")
 
     attention = nn.attention
+    monkeypatch.setattr(attention, "_IMPLS", {})
     attention.register_flash_attention_impl("mine", register_fn=lambda: events.append("called") or Handle())
-    try:
-        attention.activate_flash_attention_impl("mine")
-        assert (attention.current_flash_attention_impl(), attention.list_flash_attention_impls()) == ("mine", ["mine"])
-        attention.restore_flash_attention_impl()
-        assert (attention.current_flash_attention_impl(), events) == (None, ["called", "removed"])
-        with pytest.raises(ValueError, match="Unknown flash attention impl 'other'"):
-            attention.activate_flash_attention_impl("other")
-    finally:
-        attention._IMPLS.clear()
+    attention.activate_flash_attention_impl("mine")
+    assert (attention.current_flash_attention_impl(), attention.list_flash_attention_impls()) == ("mine", ["mine"])
+    attention.restore_flash_attention_impl()
+    assert (attention.current_flash_attention_impl(), events) == (None, ["called", "removed"])
+    with pytest.raises(ValueError, match="Unknown flash attention impl 'other'"):
+        attention.activate_flash_attention_impl("other")
 
 
 def test_checkpoints_in_a_group():
