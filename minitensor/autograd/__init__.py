@@ -16,6 +16,7 @@ from minitensor.autograd.gradients import backward, grad
 
 __all__ = [
     "Function",
+    "NestedIOFunction",
     "Variable",
     "anomaly_mode",
     "backward",
@@ -41,6 +42,7 @@ __all__ = [
 _LAZY = {
     "anomaly_mode": "", "detect_anomaly": "anomaly_mode", "forward_ad": "", "functional": "",
     "gradcheck": "finite_differences", "gradgradcheck": "finite_differences", "graph": "",
+    "NestedIOFunction": "nested_function",
     "Variable": "variable", "profiler": "", "variable": "variable", "set_detect_anomaly": "anomaly_mode",
 }  # fmt: skip
 

@@ -11,7 +11,7 @@ from minitensor import _C
 from minitensor._warning import warn
 from minitensor.autograd.grad_mode import enable_grad, no_grad
 
-__all__ = ["Function", "FunctionContext", "FunctionCtx", "InplaceFunction", "NestedIOFunction", "once_differentiable"]
+__all__ = ["Function", "FunctionContext", "FunctionCtx", "InplaceFunction", "once_differentiable"]
 
 Tensor = _C.Tensor
 
@@ -448,12 +448,16 @@ def _refusing(output: Any) -> Any:
     return fresh
 
 
-class NestedIOFunction(Function):
-    """A `Function` under PyTorch's name for those whose arguments are nested; tensors must be arguments themselves."""
-
-
 class InplaceFunction(Function):
     """A `Function` under PyTorch's older name for those that change an argument, which `ctx.mark_dirty` says."""
 
 
 FunctionCtx = FunctionContext  # PyTorch's name
+
+
+def __getattr__(name: str) -> Any:
+    if name == "NestedIOFunction":  # PyTorch's has its place here
+        from minitensor.autograd.nested_function import NestedIOFunction
+
+        return NestedIOFunction
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

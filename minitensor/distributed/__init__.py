@@ -66,6 +66,7 @@ from minitensor.distributed.groups.options import (
 )
 from minitensor.distributed.groups.process_group import ProcessGroup
 from minitensor.distributed.groups.reduce_op import ReduceOp, reduce_op, supports_complex
+from minitensor.distributed.groups.shrink import shrink_group
 from minitensor.distributed.groups.work import Work
 from minitensor.distributed.groups.world import (
     GroupMember,
@@ -119,7 +120,7 @@ __all__ = [
     "monitored_barrier", "new_group", "new_subgroups", "new_subgroups_by_enumeration", "record_comm", "recv",
     "recv_object_list", "reduce", "reduce_op", "reduce_scatter", "reduce_scatter_single", "reduce_scatter_tensor",
     "register_rendezvous_handler", "rendezvous", "scatter", "scatter_object_list", "send", "send_object_list",
-    "set_debug_level", "set_debug_level_from_env", "split_group", "supports_complex",
+    "set_debug_level", "set_debug_level_from_env", "shrink_group", "split_group", "supports_complex",
 ]  # fmt: skip
 
 

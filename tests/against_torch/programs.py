@@ -32,7 +32,6 @@ MODULES = (
 # Why names are missing: a reason, and names by module.
 REASONS: tuple[tuple[str, dict[str, str]], ...] = (
     ("TorchScript's own graphs: scripted functions run Python", {"jit": "export_opnames"}),
-    ("classes that PyTorch itself no longer runs", {"autograd": "NestedIOFunction"}),
     (
         "what keeps processes from compiling at different times, where a compiler has collectives; this one has none, "
         "and a process that compiles later is waited for",
@@ -48,10 +47,6 @@ REASONS: tuple[tuple[str, dict[str, str]], ...] = (
         {"compiler": "load_compiled_function"},
     ),
     ("groups of all backends are of one class, `ProcessGroup`", {"distributed": "ProcessGroupGloo"}),
-    (
-        "NCCL's, which goes on without ranks that died; here the launcher starts all again",
-        {"distributed": "shrink_group"},
-    ),
 )
 
 

@@ -25,7 +25,6 @@ _ANY = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
 # Parameters of PyTorch's that are not here.
 LACKING = {
     "autograd.enable_grad": "orig_func",
-    "autograd.function.NestedIOFunction": "*",
     "autograd.graph.RemovableHandle": "hooks_dict extra_dict",  # that of the core's nodes
     "autograd.graph.GradientEdge": "ownership_token",
     "autograd.graph.Node.": "self",

@@ -92,7 +92,7 @@ class _Server:
         self.admitted: list[socket.socket] = []
         self.wakes, self.wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self.ended = False
-        self.ending = threading.Lock()  # nobody writes to a descriptor that another file has meanwhile
+        self.ending = _forks.lock()  # nobody writes to a descriptor that another file has meanwhile
         self.closing = False
         self.owner = os.getpid()
         listening.setblocking(False)
