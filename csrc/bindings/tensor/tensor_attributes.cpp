@@ -45,7 +45,8 @@ Ref<Tensor> grad_of(Tensor& t) {
     note_gradient_use(t, true);
     if (!t.autograd) return {};
     const AutogradMeta& meta = *t.autograd;
-    if (!meta.grad && meta.grad_fn && !meta.retain_hook && !is_leaf(t))
+    // Of the node as it is: to bring a view's up to date may be refused.
+    if (!meta.grad && meta.grad_fn && !meta.retain_hook && !(meta.grad_fn->forward_only && is_leaf(t)))
         warn(
             "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be "
             "populated during autograd.backward(). If you indeed want the .grad field to be populated for a non-leaf "
