@@ -12,7 +12,7 @@ Dims broadcast_shapes(const Dims& a, const Dims& b) {
     const Dims& shorter = a.size() >= b.size() ? b : a;
     Dims result = longer;
     size_t lead = longer.size() - shorter.size();
-    for (size_t i = 0; i < shorter.size(); ++i) {
+    for (size_t i = shorter.size(); i-- > 0;) {
         int64_t x = longer[lead + i], y = shorter[i];
         if (x == y || y == 1) continue;
         if (x != 1) {

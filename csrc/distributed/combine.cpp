@@ -96,7 +96,8 @@ void combine_as(const char* const* given, int ranks, char* to, size_t count) {
         return;
     }
     if (ranks == 2) {
-        const Loose<T>*first = of(0), *second = of(1);
+        const Loose<T>* first = of(0);
+        const Loose<T>* second = of(1);
 #pragma GCC ivdep
         for (size_t i = 0; i < count; ++i)
             out[i].value = finished(step<K>(As<T>::read(first[i].value), As<T>::read(second[i].value)));
@@ -106,7 +107,8 @@ void combine_as(const char* const* given, int ranks, char* to, size_t count) {
     Value sums[kBlock];
     for (size_t begin = 0; begin < count; begin += kBlock) {
         const size_t size = std::min(kBlock, count - begin);
-        const Loose<T>*first = of(0) + begin, *second = of(1) + begin;
+        const Loose<T>* first = of(0) + begin;
+        const Loose<T>* second = of(1) + begin;
         for (size_t i = 0; i < size; ++i) sums[i] = step<K>(As<T>::read(first[i].value), As<T>::read(second[i].value));
         for (int rank = 2; rank < ranks; ++rank) {
             const Loose<T>* next = of(rank) + begin;

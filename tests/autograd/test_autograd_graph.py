@@ -505,6 +505,25 @@ def test_reading_the_gradient_of_a_result_warns():
         assert kept.grad.tolist() == [1, 1]
 
 
+def test_a_gradient_is_read_where_the_history_is_refused():
+    class View(mt.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.view(-1)
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient.view(2)
+
+    x = leaf(1.0, 2.0) * 1
+    y = View.apply(x)
+    x.mul_(2)
+    with pytest.raises(RuntimeError, match="modified inplace"):
+        _ = y.grad_fn
+    with pytest.warns(UserWarning, match="not a leaf Tensor"):
+        assert y.grad is None
+
+
 def test_names_of_what_belongs_to_no_op():
     x = leaf(1.0, 2.0)
     part, copied = x * 1, x * 1

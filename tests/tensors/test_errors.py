@@ -26,6 +26,11 @@ CASES = [
         RuntimeError,
         "size of tensor a (3) must match the size of tensor b (4) at non-singleton dimension 1",
     ),
+    (
+        lambda: ones(2, 3) + ones(3, 2),  # the last dimension is compared first
+        RuntimeError,
+        "size of tensor a (3) must match the size of tensor b (2) at non-singleton dimension 1",
+    ),
     (lambda: ones(2, 3) @ ones(2, 3), RuntimeError, "mat1 and mat2 shapes cannot be multiplied (2x3 and 2x3)"),
     (
         lambda: ones(3) @ ones(2),

@@ -1,10 +1,12 @@
 """`compile`, PyTorch's name for a compiled function."""
 
 import copy
+import math
 import pickle
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 import minitensor as mt
@@ -398,3 +400,36 @@ def test_a_backend_and_what_cannot_be_traced():
         assert mt.compile(looks, backend=lambda module, _: module)(mt.ones(1)).item() == 2
     with pytest.raises(mt.fx.proxy.TraceError):
         mt.compile(looks, backend=lambda module, _: module, fullgraph=True)(mt.ones(1))
+
+
+def test_a_backend_of_the_users_gets_what_differs_anew():
+    class Scaled(mt.nn.Module):
+        def forward(self, x):
+            return x * 2 if self.training else x * 3
+
+    asked = []
+
+    def backend(module, inputs):
+        asked.append(len(inputs))
+        return module
+
+    model = Scaled()
+    compiled, x = mt.compile(model, backend=backend), mt.ones(2)
+    for mode, factor in ((True, 2.0), (False, 3.0), (True, 2.0), (False, 3.0)):
+        model.train(mode)
+        assert compiled(x).tolist() == [factor] * 2
+    assert asked == [1, 1]
+
+    signs = mt.compile(lambda x, zero: x * math.copysign(1.0, zero), backend=backend)
+    assert [signs(x, zero).tolist() for zero in (0.0, -0.0, 0.0)] == [[1.0, 1.0], [-1.0, -1.0], [1.0, 1.0]]
+    nothing = mt.compile(lambda x, number: x + 1, backend=backend)
+    for _ in range(3):
+        nothing(x, math.nan)
+    assert asked == [1] * 5
+
+    total = mt.compile(lambda x, values: x + sum(values), backend=backend)
+    with pytest.warns(UserWarning, match="runs as it is: an argument can't be told from others: unhashable"):
+        assert total(x, np.ones(3)).tolist() == [4.0, 4.0]
+    with pytest.raises(mt.fx.proxy.TraceError, match="unhashable"):
+        mt.compile(lambda x, values: x, backend=backend, fullgraph=True)(x, np.ones(3))
+    assert asked == [1] * 5
