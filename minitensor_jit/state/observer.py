@@ -14,21 +14,21 @@ from __future__ import annotations
 import builtins
 import os
 import sys
-import sysconfig
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import minitensor
 from minitensor import _C
-from minitensor_jit.clustering.graph import Source
 from minitensor_jit.errors import InvalidArgumentError
 from minitensor_jit.state.callees import Callees
 from minitensor_jit.state.calls import CONTAINERS, is_framework
-from minitensor_jit.state.filters import GuardFilter, chosen
 from minitensor_jit.state.instructions import CALLABLE_FIRST, HANDLED, steps
 from minitensor_jit.state.notes import ABSENT, Guard, has_python, in_python, is_plain, lookup
 from minitensor_jit.state.settings import NAMES
+
+if TYPE_CHECKING:
+    from minitensor_jit.state.filters import GuardFilter
 
 __all__ = ["Observer"]
 
@@ -41,11 +41,13 @@ _REMAINDER = 6  # of BINARY_OP, and 13 more in place
 _IMPORT_STAR, _UNARY_POSITIVE = 2, 5
 _PACKAGE = os.path.dirname(os.path.abspath(minitensor.__file__))
 _OURS = (_PACKAGE + os.sep, os.path.join(os.path.dirname(_PACKAGE), "minitensor_jit") + os.sep)
-_LIBRARY = tuple(
-    dict.fromkeys(
-        [*(sysconfig.get_path(n) + os.sep for n in ("stdlib", "platstdlib")), "<frozen ", "<__array_function"]
-    )
+# Where Python's own library is: its sources, and what was compiled for the platform. (`sysconfig` knows, and takes a
+# millisecond to read how Python was built.)
+_FOLDERS = (
+    os.path.dirname(os.__file__),
+    os.path.join(sys.exec_prefix, sys.platlibdir, os.path.basename(os.path.dirname(os.__file__))),
 )
+_LIBRARY = tuple(dict.fromkeys([*(folder + os.sep for folder in _FOLDERS), "<frozen ", "<__array_function"]))
 
 
 class Observer(Callees):
@@ -83,6 +85,8 @@ class Observer(Callees):
             self._guarded(self._judge, result)
         try:
             if self.reason is None and self._filter is not None:
+                from minitensor_jit.state.filters import chosen  # hardly any function has a filter
+
                 self._guards = chosen(self._guards, self._filter, self._owners)
             return self._as_guards() if self.reason is None else self.reason
         finally:
@@ -98,6 +102,8 @@ class Observer(Callees):
         self._unwatched(f"what it reads could not be followed ({type(error).__name__}: {error})")
 
     def _refused(self) -> Exception:
+        from minitensor_jit.clustering.graph import Source  # most functions are recorded without it
+
         place = None
         if self._place is not None:
             code, at = self._place

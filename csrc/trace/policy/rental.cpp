@@ -19,7 +19,8 @@ namespace {
 
 // What may be lost: so much at once, and such a share of the time that the program has run. Half of what is promised
 // for whole programs (1.05 times the eager time or 50 ms more at level 1, 1.1 times or 150 ms more at level 2), since
-// not everything can be measured.
+// not everything can be measured. Less than that of what a later process may lose (1.02 times or 20 ms more): it is
+// enough to take plans back, and not to have new ones made, which the process will do that runs long enough.
 struct Allowance {
     int64_t at_once_ns;
     double share;
@@ -33,7 +34,7 @@ struct Account {
 Account account;
 
 Allowance allowance() {
-    if (account.again) return {10'000'000, 0.01};
+    if (account.again) return {5'000'000, 0.01};
     return is_careful() ? Allowance{20'000'000, 0.02} : Allowance{70'000'000, 0.05};
 }
 
