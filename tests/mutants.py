@@ -51,7 +51,7 @@ __attribute__((visibility("default"))) int mt_mutant_active = 0;
 __attribute__((visibility("default"))) unsigned char mt_mutants_hit[4096] = {};
 }
 __attribute__((constructor(101))) static void choose_mutant() {
-    if (const char* chosen = std::getenv("MT_MUTANT")) mt_mutant_active = std::atoi(chosen);
+    if (const char* chosen = std::getenv("MUTANT")) mt_mutant_active = std::atoi(chosen);
 }
 """
 
@@ -240,7 +240,7 @@ def probed(text: str, mutants: dict[int, Mutant]) -> str:
         node = min(ends, key=lambda e: (e.end_lineno or 0, e.end_col_offset or 0))
         # Of two at one place, the shorter expression is inside.
         inserts.append((node.end_lineno, node.end_col_offset, -node.lineno, -node.col_offset, b"))"))
-        hit = f"(__import__('mutation_hits').hit({k}) or (".encode()
+        hit = f"(__import__('mutation_marks').hit({k}) or (".encode()
         inserts.append((node.lineno, node.col_offset, 1, 0, hit))
     for line, column, _, _, what in sorted(inserts, reverse=True):
         assert line is not None

@@ -1,4 +1,4 @@
-"""Which places of `scripts/mutate` each test reaches: a plugin of pytest, and what the places call."""
+"""Which places of `scripts/mutate` each test reaches: a plugin of pytest."""
 
 from __future__ import annotations
 
@@ -9,33 +9,19 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import mutation_marks
 import pytest
 
-_hits: set[int] = set()
 _before: set[int] = set()  # by imports and what tests share
-_counted = int(os.environ.get("MT_MUTANT_COUNT", "0"))
-
-
-# Where processes that tests start note theirs, who have no plugin.
-_children = os.environ.get("MT_MUTANT_CHILDREN", "")
-
-
-def hit(k: int) -> bool:
-    """Note a place; false, so that what stands after `or` is the value."""
-    if k not in _hits:
-        _hits.add(k)
-        if _children and "_pytest" not in sys.modules:
-            with open(_children, "a") as file:
-                print(k, file=file)
-    return False
+_counted = int(os.environ.get("MUTANT_COUNT", "0"))
 
 
 def _taken() -> set[int]:
     """The places since the last call."""
-    global _hits
-    taken, _hits = _hits, set()
-    if _children and os.path.exists(_children):
-        with open(_children, "r+") as file:
+    taken, mutation_marks.hits = mutation_marks.hits, set()
+    children = mutation_marks.children
+    if children and os.path.exists(children):
+        with open(children, "r+") as file:
             taken |= {int(line) for line in file.read().split()}
             file.truncate(0)
     extension = sys.modules.get("minitensor._C")

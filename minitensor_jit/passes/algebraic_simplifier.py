@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 from typing import Final
 
 from ..ir.module import Computation, Instruction, Module
@@ -41,10 +42,7 @@ class AlgebraicSimplifier:
         self.strict = strict
         self.applied: Counter[str] = Counter()
         """How often each rule was applied in the last run."""
-        self._rules: dict[str, list[Rule]] = {}
-        for rule in rules:
-            for opcode in rule.opcodes:
-                self._rules.setdefault(opcode, []).append(rule)
+        self._rules = _by_opcode(tuple(rules))
 
     def run(self, module: Module) -> bool:
         """Simplify every computation but the combiners, which have their form."""
@@ -121,3 +119,12 @@ class AlgebraicSimplifier:
                 return new
             rewriter.made = []
         return None
+
+
+@cache  # every module has simplifiers of its own, and there are few tables
+def _by_opcode(rules: tuple[Rule, ...]) -> dict[str, list[Rule]]:
+    found: dict[str, list[Rule]] = {}
+    for rule in rules:
+        for opcode in rule.opcodes:
+            found.setdefault(opcode, []).append(rule)
+    return found

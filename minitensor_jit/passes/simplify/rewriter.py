@@ -76,7 +76,7 @@ class Rewriter:
 Apply: TypeAlias = Callable[[Instruction, Rewriter], Instruction | None]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class Rule:
     """One rewrite, for instructions with one of `opcodes`; `what` says it in a line."""
 
