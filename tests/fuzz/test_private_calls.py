@@ -21,7 +21,7 @@ def run(count, seed, *names):
 
 @pytest.mark.exhaustive
 def test_wrong_arguments_raise():
-    done = run(10, 0)
+    done = run(6, 0)
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
     assert done.stdout == ""
     assert len([name for name in vars(_C) if callable(getattr(_C, name))]) > 120
