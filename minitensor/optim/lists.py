@@ -73,7 +73,7 @@ def addcdiv_(tensors: Tensors, a: Tensors, b: Tensors, value: Any = 1) -> None:
 
 def numbers(function: Callable[..., Any], *columns: Sequence[Any]) -> Any:
     """The function of the numbers of each parameter: one number if they are the same for all, else a list."""
-    if all(type(column[0]) is float and column.count(column[0]) == len(column) for column in columns):
+    if all(set(map(type, column)) == {float} and column.count(column[0]) == len(column) for column in columns):
         return function(*(column[0] for column in columns))
     return [function(*row) for row in zip(*columns, strict=True)]
 

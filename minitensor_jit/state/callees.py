@@ -386,3 +386,5 @@ class Callees(TextReads):
         for thing in args:
             self._handed_on(thing) if name in _BINDING else self._contents(thing)
             self._attributes(thing)
+            if isinstance(thing, type):
+                self._derived(thing)

@@ -240,7 +240,11 @@ class ContentReads(ClassReads):
         elif self._is_module(thing):
             if depth <= 1:
                 self._module(thing)
-        elif isinstance(thing, (type, types.FunctionType, types.MethodType, types.ModuleType)):
+        elif isinstance(thing, types.MethodType):
+            if is_framework(getattr(thing.__func__, "__module__", None)):  # it is not seen to be called
+                owner = thing.__self__
+                self._derived(owner) if isinstance(owner, type) else self._contents(owner, depth)
+        elif isinstance(thing, (type, types.FunctionType, types.ModuleType)):
             return
         elif is_framework(kind.__module__) and kind.__flags__ & HEAP_TYPE:
             self._instance_items(thing)

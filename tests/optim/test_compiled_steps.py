@@ -9,6 +9,7 @@ from .optimizers import OF_MATRICES, ROWS, name_of
 pytestmark = pytest.mark.at_once(reason="it compiles by itself")
 
 SHAPES = [(3, 4), (5,)]
+COUNTING = ("Adafactor", "Adam", "AdamW", "Adamax", "ASGD", "NAdam", "RAdam")
 
 
 class Step:
@@ -54,6 +55,20 @@ def test_a_step_is_a_program(row):
     # The first call makes the state; in RAdam's steps and in ASGD's one number decides once, when it is large enough.
     again = {"RAdam": 1, "ASGD": 1}.get(row[0], 0)
     assert step.hits >= 7 - again, mt.jit.explain(step)(mt.tensor(1.0))
+
+
+@pytest.mark.parametrize("late", [0, 1])
+@pytest.mark.parametrize("row", [r for r in ROWS if not r[1] and r[0] in COUNTING], ids=name_of)
+def test_a_parameter_that_is_wanted_later_begins_to_count_then(row, late):
+    def found(wrap):
+        s = Step(row)
+        s.params[late].requires_grad_(False)
+        step = wrap(s)
+        before = run(step, s, 4)
+        s.params[late].requires_grad_()
+        return before + run(step, s, 4)
+
+    assert found(lambda step: mt.function(step, jit_compile=True)) == found(lambda step: step)
 
 
 @pytest.mark.parametrize("row", [r for r in ROWS if not r[1]] + OF_MATRICES[:1], ids=name_of)

@@ -3,12 +3,15 @@
 import collections
 import dataclasses
 import enum
+import functools
 import itertools
 import math
 import types
 
 import pytest
 from function_rows import Rows
+
+import minitensor as mt
 
 row = Rows()
 
@@ -264,6 +267,57 @@ def zeros_of_both_signs_in_a_tuple():
         table["a"] = (-table["a"][0],)
 
     return lambda x: x * 0 + math.copysign(1.0, table["a"][0]), change
+
+
+# ---- classes whose methods the framework's own code calls
+
+
+class Doubling(mt.autograd.Function):
+    @staticmethod
+    def forward(*given):
+        return given[-1] * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * getattr(ctx, "factor", 3)
+
+
+def made_anew(ctx, inputs, output):
+    ctx.factor = 5
+
+
+# Each is the first that the class has of that name, so that nothing which it had before goes.
+ADDED = {
+    "backward": lambda ctx, gradient: gradient * 7, "vjp": lambda ctx, gradient: gradient * 9,
+    "setup_context": made_anew, "forward": lambda *given: given[-1] * 4,
+}  # fmt: skip
+CALLED = {
+    "apply": lambda kind, w: kind.apply(w), "map": lambda kind, w: next(map(kind.apply, [w])),
+    "sorted": lambda kind, w: max([w], key=kind.apply) * 0 + kind.apply(w),
+    "partial": lambda kind, w: functools.partial(kind.apply, w)(),
+    "reduce": lambda kind, w: functools.reduce(lambda x, call: call(x), [kind.apply], w),
+    "checkpoint": lambda kind, w: mt.utils.checkpoint.checkpoint(kind.apply, w, use_reentrant=False),
+}  # fmt: skip
+
+
+def method_added(name, call):
+    def make():
+        kind, w = type("Derived", (Doubling,), {}), mt.ones(3, requires_grad=True)
+
+        def f(x):
+            return mt.autograd.grad((call(kind, w) * x).sum(), w)[0]
+
+        def change():
+            delattr(kind, name) if name in vars(kind) else setattr(kind, name, staticmethod(ADDED[name]))
+
+        return f, change
+
+    return make
+
+
+for name in ADDED:
+    for how in CALLED if name == "vjp" else ("apply",):
+        row.add(f"{name}_added_to_a_function_by_{how}", method_added(name, CALLED[how]))
 
 
 @pytest.mark.parametrize("jit_compile", [True, None])
