@@ -1,10 +1,11 @@
 """Has another process compile what a program records, while the program goes on.
 
-A thread would hold the interpreter's lock most of the time. The helper is started when there is something to compile,
-is nobody's child, has the lowest claim to the processors that still gets on, and puts plans and code into the program's
-folder, where the next run of the program finds them too. It goes when the program has gone, or when there has been
-nothing to do for a while. It is told of a job by a line in a pipe: a number, and the file that has the rest. To hand a
-job over takes a program little: nothing of the compiler is imported for it.
+A thread would hold the interpreter's lock most of the time. The helper is started when there is something to compile
+that this process may use, else when the program ends. It is nobody's child, has the lowest claim to the processors that
+still gets on, and puts plans and code into the program's folder, where the next run of the program finds them too. It
+goes when the program has gone, or when there has been nothing to do for a while. It is told of a job by a line in a
+pipe: a number, and the file that has the rest. To hand a job over takes a program little: nothing of the compiler is
+imported for it.
 """
 
 from __future__ import annotations
@@ -28,6 +29,10 @@ _SERVE = "from minitensor_jit.compiler.background_worker import serve; serve()"
 _START = 'exec </dev/null >/dev/null 2>&1; "$@" &'
 
 _numbers = itertools.count()
+_put_off: dict[int, str] = {}
+"""The files of the jobs that wait for the end of the program, by their numbers."""
+_MOST_PUT_OFF = 256
+"""So many lines fit into a pipe that nobody reads yet."""
 _jobs: int | None = None
 _replies: int | None = None
 _pid = 0
@@ -42,8 +47,11 @@ def _pickled(job: tuple[Any, ...]) -> bytes:
     return dumps(job, protocol=5)
 
 
-def submit(number: int, signature: bytes, described: Any) -> bool:
-    """Have a trace compiled; False if that can't be done, or it isn't recorded under the program's own options."""
+def submit(number: int, signature: bytes, described: Any, put_off: bool = False) -> bool:
+    """Have a trace compiled, at once or by `send_put_off`.
+
+    False if that can't be done, or it isn't recorded under the program's own options.
+    """
     program = programs.begun
     if program is None or program.folder is None or _C.options_id() != program.number:
         return False
@@ -58,6 +66,26 @@ def submit(number: int, signature: bytes, described: Any) -> bool:
             file.write(_pickled((program.flags, program.folder, signature, described)))
     except OSError:
         return False
+    if put_off and len(_put_off) < _MOST_PUT_OFF:
+        _put_off[number] = path
+        return True
+    with suppress(KeyError, OSError):
+        os.unlink(_put_off.pop(number))
+    return _send(number, path)
+
+
+def send_put_off() -> None:
+    """The program ends: have compiled what was put off until now."""
+    while _put_off:
+        if not _send(*_put_off.popitem()):
+            break
+    for path in _put_off.values():
+        with suppress(OSError):
+            os.unlink(path)
+    _put_off.clear()
+
+
+def _send(number: int, path: str) -> bool:
     line = f"{number} {path}\n".encode()
     for _ in range(2):
         try:
@@ -121,4 +149,9 @@ def _start() -> None:
     _C.set_reply_pipe(_replies)
 
 
-_forks.in_child(forget)
+def _forget_all() -> None:
+    forget()
+    _put_off.clear()  # the files are the parent's
+
+
+_forks.in_child(_forget_all)

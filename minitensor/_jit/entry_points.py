@@ -49,11 +49,11 @@ def session_runs() -> Any:
     return SessionRuns()
 
 
-def compile_elsewhere(number: int, signature: bytes, described: Any) -> bool:
-    """Have another process compile a recorded trace; whether it will."""
+def compile_elsewhere(number: int, signature: bytes, described: Any, put_off: bool) -> bool:
+    """Have another process compile a recorded trace, at once or when the program has ended; whether it will."""
     from minitensor._jit.background_process import submit
 
-    return submit(number, signature, described)
+    return submit(number, signature, described, put_off)
 
 
 def link_code(image: bytes, symbol: str, imports: dict[str, int]) -> tuple[int, Any]:

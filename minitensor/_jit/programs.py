@@ -114,15 +114,18 @@ def _end(file: _FileOfRuns | None, before: bytes | None) -> None:
         traceback.print_exc()  # with the note that names the line; what Python prints by itself here leaves it out
     if file is None or begun is None or begun.pid != os.getpid():
         return
+    background = sys.modules.get("minitensor._jit.background_process")
+    if background is not None:
+        background.send_put_off()
     known = _C.known_runs()
     if (known != before or before is None) and len(known) <= _MOST:
         file.store(known)
 
 
-def _submit(number: int, signature: bytes, described: Any) -> bool:
+def _submit(number: int, signature: bytes, described: Any, put_off: bool) -> bool:
     from minitensor._jit.entry_points import compile_elsewhere
 
-    return compile_elsewhere(number, signature, described)
+    return compile_elsewhere(number, signature, described, put_off)
 
 
 def _recall(number: int, signature: bytes) -> tuple[bytes, list[tuple[int, Any]], str] | None:

@@ -234,12 +234,17 @@ def test_where_programs_keep_what_they_learn(monkeypatch):
 
 
 @contextmanager
-def with_helper(clock):
-    """A program that has run for long, the jobs that it hands out, and how to answer them."""
+def with_helper(clock, *expects_put_off):
+    """A program that has run for long, the jobs that it hands out, and how to answer them.
+
+    Which of the first jobs are put off until the program ends; the others aren't.
+    """
+    expects_put_off = list(expects_put_off)
     jobs = []
     replies, ours = os.pipe()
 
-    def submit(number, signature, described):
+    def submit(number, signature, described, put_off):
+        assert put_off == expects_put_off.pop(0) if expects_put_off else not put_off
         jobs.append((number, signature, described))
         return True
 
@@ -301,6 +306,37 @@ def test_a_helper_that_has_gone_is_not_waited_for():
         close()
         clock.now += SECOND // 100
         assert not any(steps(clock, 60)[2:])
+
+
+def test_what_may_come_once_in_a_process_is_compiled_when_that_ends():
+    """A run that an earlier process saw: this one compiles it at once when it comes again."""
+
+    def run():
+        clock.now += SECOND // 100  # where a helper may be asked
+        x = mt.full((6,), 0.5)
+        for _ in range(5):
+            x = mt.tanh(x * 1.5 + 0.5) - 0.25
+        recorded = clock.sees(x)
+        x.sum().item()
+        return recorded
+
+    clock = Clock(recorded=10_000_000, eager=10_000_000, tick=1_000_000)  # each op takes some
+    try:
+        with program(clock, enable_lazy_compilation=True):
+            assert run()
+            known = _C.known_runs()
+        assert known
+        assert _C.learn_of_runs(known)
+        with with_helper(clock, True, False) as (jobs, _, close):
+            assert run()
+            assert len(jobs) == 1
+            assert run()
+            assert [number for number, *_ in jobs] == [jobs[0][0]] * 2
+            assert not run()  # the helper is at it
+            assert len(jobs) == 2
+            close()
+    finally:
+        assert _C.learn_of_runs(None)
 
 
 def test_what_is_known_of_runs_goes_to_the_next_process():
@@ -522,6 +558,57 @@ def test_a_job_is_a_file_that_the_helper_is_told(sent, tmp_path):
     assert background_process.submit(8, b"signature", ()) is True
     assert sent()[0] != path  # each has its own
     sent.close()
+
+
+def test_a_job_that_is_put_off_is_sent_when_the_program_ends(sent, tmp_path):
+    assert background_process.submit(7, b"signature", ("described",), True) is True
+    assert background_process.submit(8, b"signature", ("described",), True) is True
+    assert not sent()
+    first, second = background_process._put_off[7], background_process._put_off[8]
+    # One of them is wanted now, and is no longer among those that wait.
+    assert background_process.submit(7, b"signature", ("described",)) is True
+    (line,) = sent()
+    assert line.startswith("7 ")
+    assert line != f"7 {first}"
+    assert not Path(first).exists()
+    background_process.send_put_off()
+    assert sent() == [f"8 {second}"]
+    assert Path(second).exists()
+    background_process.send_put_off()
+    assert not sent()
+    sent.close()
+
+
+def test_so_many_are_put_off_as_a_pipe_takes_lines(sent, monkeypatch):
+    monkeypatch.setattr(background_process, "_MOST_PUT_OFF", 2)
+    for number in (1, 2, 3):
+        assert background_process.submit(number, b"", (), True) is True
+    assert [line.split()[0] for line in sent()] == ["3"]
+    background_process.send_put_off()
+    assert sorted(line.split()[0] for line in sent()) == ["1", "2"]
+    sent.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_what_is_put_off_is_not_the_childs(sent):
+    background_process.submit(7, b"", (), True)
+    pid = os.fork()
+    if not pid:
+        os._exit(len(background_process._put_off))
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    background_process.send_put_off()
+    assert len(sent()) == 1
+    sent.close()
+
+
+def test_jobs_that_are_put_off_leave_no_files_where_no_helper_starts(sent, tmp_path, monkeypatch):
+    monkeypatch.setattr(background_process, "_start", lambda: None)
+    for number in (1, 2):
+        background_process.submit(number, b"", (), True)
+    assert len(list(tmp_path.iterdir())) == 2
+    sent.close()
+    background_process.send_put_off()
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -292,10 +292,10 @@ std::shared_ptr<Plan> recall_run(Trace& trace, uint64_t number) {
     return g_recall ? recall(trace) : nullptr;
 }
 
-bool submit(const Trace& trace, uint64_t number) {
+bool submit(const Trace& trace, uint64_t number, bool put_off) {
     PyRef submitter = PyRef::borrow(g_submit), signature = lasting_signature(trace), described = describe(trace);
-    PyRef question = checked(
-        Py_BuildValue("(KOO)", static_cast<unsigned long long>(number), signature.get(), described.get()));
+    PyRef question = checked(Py_BuildValue("(KOOO)", static_cast<unsigned long long>(number), signature.get(),
+                                           described.get(), put_off ? Py_True : Py_False));
     return ask(trace, submitter.get(), question.get()).get() == Py_True;
 }
 
@@ -359,9 +359,8 @@ PyObject* py_plan_bytes(PyObject*, PyObject* args) {
 
 PyMethodDef compile_callback_functions[] = {
     {"set_submit_callback", method<py_set_submit_callback>(), METH_O,
-     "set_submit_callback(f | None): f(number, signature, (nodes, inputs, scalars)) has another process compile a "
-     "trace, "
-     "and returns whether it will."},
+     "set_submit_callback(f | None): f(number, signature, (nodes, inputs, scalars), put_off) has another process "
+     "compile a trace, at once or when the program has ended, and returns whether it will."},
     {"set_recall_callback", method<py_set_recall_callback>(), METH_O,
      "set_recall_callback(f | None): f(number, signature) -> (plan, [(entry, what keeps the code)], name) or None: "
      "what "

@@ -13,7 +13,7 @@ namespace mt::trace {
 int64_t (*policy_clock)() = now_ns;
 PyRef (*demoted_callback)(const PyRef&, const SourceRef&, int64_t, int64_t) = nullptr;
 void (*demoted_ran_callback)(const PyRef&) = nullptr;
-bool (*submit_callback)(const Trace&, uint64_t) = nullptr;
+bool (*submit_callback)(const Trace&, uint64_t, bool) = nullptr;
 
 bool compiles_at_once() { return !may_wait() || flush_callback || launch_profile_callback; }
 
@@ -152,7 +152,10 @@ uint32_t Policy::begin_call(const OpDef& kind, uint64_t work, const SourceRef& a
             break;
         case State::Asked:
             switch (whereabouts(run.hash)) {
-                case Signature::At::Asked: return stay_eager();
+                case Signature::At::Asked:
+                    // What was put off is recorded again, to be compiled now: it does come twice in a process.
+                    if (is_underway(run.hash) || !affords(cost_of_asking(run.nodes))) return stay_eager();
+                    break;
                 case Signature::At::Made: run.state = State::Contest; break;
                 case Signature::At::Ready:
                     // What loading takes is won back by large ops, once they have taken as long.
@@ -232,7 +235,7 @@ void Policy::end_eager(size_t calls) {
 
 Policy::Miss Policy::miss(const Trace& trace, uint64_t hash, uint64_t structure) {
     if (must_be_compiled(trace)) return Miss::CompileNow;
-    if (structure && !flush_callback && whereabouts(hash) == Signature::At::Asked) return Miss::Wait;
+    if (structure && !flush_callback && is_underway(hash)) return Miss::Wait;
     if (compiles_at_once()) return Miss::CompileNow;
     const bool asked = std::any_of(trace.nodes.begin(), trace.nodes.end(),
                                    [](const TraceNode& node) { return node.tag.compile == 1; });
@@ -251,18 +254,26 @@ Policy::Miss Policy::miss(const Trace& trace, uint64_t hash, uint64_t structure)
     switch (whereabouts(hash)) {
         case Signature::At::Ready: recalled_ = true; return Miss::Recall;
         case Signature::At::Made: return Miss::CompileNow;
-        case Signature::At::Asked:
         case Signature::At::Hopeless: return Miss::Wait;
+        case Signature::At::Asked:
+            if (!known.put_off) return Miss::Wait;
+            break;
         case Signature::At::Nowhere: break;
     }
     if (known.requests < 2) return Miss::Wait;
     if (is_careful() && !(now_ && now_->spent_ns >= cost_of_plan(trace.nodes.size()))) return Miss::Wait;
-    if (submit_callback && affords(cost_of_asking(trace.nodes.size()))) {
+    // What was asked for by earlier processes only may come once in each. It would be compiled in vain before this one
+    // ends, by a process that takes processors from it.
+    const bool put_off = now_ && now_->begun == 1;
+    if (put_off && known.put_off) return Miss::Wait;
+    if (submit_callback && affords(cost_of_asking(trace.nodes.size(), put_off))) {
         const int64_t started = policy_clock();
-        const bool submitted = submit_callback(trace, hash);
+        const bool submitted = submit_callback(trace, hash, put_off);
         lose(policy_clock() - started);
         if (submitted) {  // Python ran: it may have been forgotten
-            signature_of(hash).at = Signature::At::Asked;
+            Signature& asked_for = signature_of(hash);
+            asked_for.at = Signature::At::Asked;
+            asked_for.put_off = put_off;
             return Miss::Wait;
         }
     }

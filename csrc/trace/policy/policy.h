@@ -194,8 +194,9 @@ extern int64_t (*policy_clock)();
 extern PyRef (*demoted_callback)(const PyRef& record, const SourceRef& at, int64_t recorded_ns, int64_t eager_ns);
 // Told of every such run while an account is kept.
 extern void (*demoted_ran_callback)(const PyRef& record);
-// Has another process compile a trace, known by a number; false if there is none.
-extern bool (*submit_callback)(const Trace& trace, uint64_t number);
+// Has another process compile a trace, known by a number, at once or when the program has ended; false if there is
+// none.
+extern bool (*submit_callback)(const Trace& trace, uint64_t number, bool put_off);
 // Where that process says that it has, or that it can't: pairs of a number and 1 or 0, in 64 bits each; -1: nowhere.
 void set_reply_pipe(int file);
 

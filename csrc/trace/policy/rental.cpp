@@ -70,7 +70,7 @@ constexpr int64_t kPollNs = 1'000'000, kMarksNs = 20'000'000;
 void lose_helper() {
     reply_pipe = -1;
     for (auto& [hash, signature] : signatures())
-        if (signature.at == Signature::At::Asked && !signature.before && !signature.here)
+        if (signature.at == Signature::At::Asked && !signature.before && !signature.here && !signature.put_off)
             signature.at = Signature::At::Hopeless;
 }
 
@@ -146,9 +146,10 @@ void note_cost_of_plan(size_t nodes, int64_t took_ns) {
     loaded = true;
 }
 
-int64_t cost_of_asking(size_t nodes) {
+int64_t cost_of_asking(size_t nodes, bool put_off) {
     if (!submit_callback) return cost_of_plan(nodes);
-    return kSubmitNs + kSubmitNodeNs * static_cast<int64_t>(nodes) + (reply_pipe < 0 ? kFirstSubmitNs : 0);
+    const bool starts = reply_pipe < 0 && !put_off;
+    return kSubmitNs + kSubmitNodeNs * static_cast<int64_t>(nodes) + (starts ? kFirstSubmitNs : 0);
 }
 
 int64_t cost_of_recalling() { return recall_ns; }
@@ -162,6 +163,8 @@ Signature::At whereabouts(uint64_t hash) {
     if (known->second.at == Signature::At::Asked) poll_replies();
     return known->second.at;
 }
+
+bool is_underway(uint64_t hash) { return whereabouts(hash) == Signature::At::Asked && !signature_of(hash).put_off; }
 
 void note_asked_before(uint64_t hash) {
     Signature& signature = signature_of(hash);

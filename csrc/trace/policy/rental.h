@@ -21,7 +21,7 @@ void lose(int64_t ns);
 int64_t cost_of_plan(size_t nodes);
 void note_cost_of_plan(size_t nodes, int64_t took_ns);
 // handing a trace to another process, and taking its plan back.
-int64_t cost_of_asking(size_t nodes);
+int64_t cost_of_asking(size_t nodes, bool put_off = false);
 int64_t cost_of_recalling();
 void note_cost_of_recalling(int64_t took_ns);
 
@@ -32,10 +32,13 @@ struct Signature {
     enum class At : uint8_t { Nowhere, Asked, Ready, Made, Hopeless } at = At::Nowhere;
     bool before = false;   // asked by an earlier process, whose helper may be at it still
     bool here = false;     // asked of a thread of this process
+    bool put_off = false;  // asked, and nobody is at it before the program ends
     int64_t ops_ns = 0;    // what its ops have taken, one by one
 };
 Signature& signature_of(uint64_t hash);
 Signature::At whereabouts(uint64_t hash);
+// Whether a process or a thread is at it.
+bool is_underway(uint64_t hash);
 // An earlier process asked for it.
 void note_asked_before(uint64_t hash);
 // A thread of this process has compiled it.
