@@ -240,7 +240,7 @@ def baddbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any =
 def baddbmm_(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1) -> Tensor: ...
 def bartlett_window(
     window_length: builtins.int,
-    periodic: builtins.bool = True,
+    periodic: builtins.bool | None = None,
     *args: builtins.float,
     dtype: Any = None,
     layout: Any = None,
@@ -297,7 +297,7 @@ def bitwise_xor(input: Tensor | _Number, other: Tensor | _Number, *, out: Any = 
 def bitwise_xor_(input: Tensor | _Number, other: Tensor | _Number) -> Tensor: ...
 def blackman_window(
     window_length: builtins.int,
-    periodic: builtins.bool = True,
+    periodic: builtins.bool | None = None,
     *args: builtins.float,
     dtype: Any = None,
     layout: Any = None,
@@ -730,7 +730,7 @@ def gt(input: Tensor, other: Tensor | _Number, *, out: Any = None) -> Tensor: ..
 def gt_(input: Tensor, other: Tensor | _Number) -> Tensor: ...
 def hamming_window(
     window_length: builtins.int,
-    periodic: builtins.bool = True,
+    periodic: builtins.bool | None = None,
     *args: builtins.float,
     dtype: Any = None,
     layout: Any = None,
@@ -741,7 +741,7 @@ def hamming_window(
 ) -> Tensor: ...
 def hann_window(
     window_length: builtins.int,
-    periodic: builtins.bool = True,
+    periodic: builtins.bool | None = None,
     *args: builtins.float,
     dtype: Any = None,
     layout: Any = None,
@@ -878,7 +878,7 @@ def istft(
 ) -> Tensor: ...
 def kaiser_window(
     window_length: builtins.int,
-    periodic: builtins.bool = True,
+    periodic: builtins.bool | None = None,
     *args: builtins.float,
     dtype: Any = None,
     layout: Any = None,

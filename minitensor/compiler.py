@@ -310,9 +310,8 @@ class InvalidBackend(RuntimeError):  # noqa: N818  (PyTorch's name)
 
 def _known(backend: Any) -> Any:
     if not callable(backend) and backend not in _COMPILES and backend not in _RUNS:
-        raise InvalidBackend(
-            f"Invalid backend: {backend!r}, see `minitensor.compiler.list_backends()` for available backends."
-        )
+        home = "minitensor.compiler" if _C.shown_package() == "minitensor" else "torch._dynamo"
+        raise InvalidBackend(f"Invalid backend: {backend!r}, see `{home}.list_backends()` for available backends.")
     return backend
 
 

@@ -6,6 +6,7 @@ from array import array
 from typing import Any
 
 from minitensor import _C
+from minitensor._warning import warn_of_copy
 
 __all__ = ["as_tensor", "asarray", "from_dlpack", "from_numpy", "tensor"]
 
@@ -18,6 +19,8 @@ def _made(result: Tensor, requires_grad: bool) -> Tensor:
 
 def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A new tensor with a copy of `data`: a number, a NumPy array, or nested sequences of them."""
+    if isinstance(data, Tensor):
+        warn_of_copy("minitensor.tensor")
     return _made(_C.tensor_from_data(data, dtype, device, True), requires_grad)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from minitensor import _C
+from minitensor._warning import as_shown
 
 __all__ = ["can_cast", "finfo", "iinfo", "is_complex", "is_floating_point", "promote_types", "result_type"]
 
@@ -30,7 +31,9 @@ _DTYPE = _C.dtype
 def _checked(caller: str, type: Any) -> Any:
     if not isinstance(type, _DTYPE):
         raise TypeError(
-            f"{caller}(): argument 'type' (position 1) must be minitensor.dtype, not {type.__class__.__name__}"
+            as_shown(
+                f"{caller}(): argument 'type' (position 1) must be minitensor.dtype, not {type.__class__.__name__}"
+            )
         )
     return type
 
@@ -71,8 +74,10 @@ class finfo:  # noqa: N801  (PyTorch's name)
             type = type.to_real()
         if type not in _FLOATS and type not in _NAMED_FLOATS:
             raise TypeError(
-                "minitensor.finfo() requires a floating point input type. Use minitensor.iinfo to handle "
-                "'minitensor.finfo'"
+                as_shown(
+                    "minitensor.finfo() requires a floating point input type. Use minitensor.iinfo to handle "
+                    "'minitensor.finfo'"
+                )
             )
         self._type = type
 
@@ -143,10 +148,13 @@ class iinfo:  # noqa: N801  (PyTorch's name)
     def __init__(self, type: Any) -> None:
         type = _checked("iinfo", type)
         if type is _C.bool:
-            raise TypeError("minitensor.bool is not supported by minitensor.iinfo")
+            raise TypeError(as_shown("minitensor.bool is not supported by minitensor.iinfo"))
         if type not in _INTEGERS:
             raise TypeError(
-                "minitensor.iinfo() requires an integer input type. Use minitensor.finfo to handle 'minitensor.iinfo'"
+                as_shown(
+                    "minitensor.iinfo() requires an integer input type. Use minitensor.finfo to handle "
+                    "'minitensor.iinfo'"
+                )
             )
         self._type = type
 

@@ -108,7 +108,7 @@ class UntypedStorage:
 
     def __repr__(self) -> str:
         lines = "\n".join(f" {b}" for b in self.tolist())
-        return f"{lines}\n[minitensor.UntypedStorage(device={self.device}) of size {len(self)}]"
+        return f"{lines}\n[{_C.shown_package()}.storage.UntypedStorage(device={self.device}) of size {len(self)}]"
 
 
 class TypedStorage:
@@ -185,4 +185,5 @@ class TypedStorage:
 
     def __repr__(self) -> str:
         lines = "\n".join(f" {x}" for x in self.tolist())
-        return f"{lines}\n[minitensor.TypedStorage(dtype={self.dtype}, device={self.device}) of size {len(self)}]"
+        kind = f"{_C.shown_package()}.storage.TypedStorage"
+        return f"{lines}\n[{kind}(dtype={self.dtype}, device={self.device}) of size {len(self)}]"

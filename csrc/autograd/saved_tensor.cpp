@@ -106,23 +106,33 @@ Ref<Tensor> unpack_by_hook(GradNode& node, const SavedTensor& saved) {
     return with_history(node, *given, is_output, index, edge);
 }
 
+// A node's name without "Backward0", as PyTorch shows it here.
+std::string op_of(const GradNode& node) {
+    std::string name = node_name(node);
+    const size_t at = name.rfind("Backward");
+    return at == std::string::npos || name.find_first_not_of("0123456789", at + 8) != std::string::npos
+               ? name
+               : name.substr(0, at);
+}
+
 [[noreturn]] void refuse_modified(const GradNode& node, const SavedTensor& saved) {
     const Tensor& tensor = *saved.tensor;
     std::string made;
-    if (saved.is_output) made = ", which is output " + std::to_string(saved.index) + " of " + node_name(node) + ",";
+    if (saved.is_output) made = ", which is output " + std::to_string(saved.index) + " of " + op_of(node) + ",";
     else if (tensor.autograd && tensor.autograd->grad_fn)
         made = ", which is output " + std::to_string(tensor.autograd->output_index) + " of " +
-               node_name(*tensor.autograd->grad_fn) + ",";
+               op_of(*tensor.autograd->grad_fn) + ",";
     std::string hint = anomaly.enabled
                            ? "the backtrace further above shows the operation that failed to compute its gradient. The "
                              "variable in question was changed in there or anywhere later. Good luck!"
                            : "enable anomaly detection to find the operation that failed to compute its gradient, with "
-                             "minitensor.autograd.set_detect_anomaly(True).";
+                             "minitensor.autograd.set_detect_anomaly(True, check_nan=False).";
     fail("one of the variables needed for gradient computation has been modified by an inplace operation: "
          "[minitensor." +
          std::string(torch_type_name(tensor.dtype)) + "Tensor " + to_string(tensor.sizes) + "]" + made +
          " is at version " + std::to_string(version_of(tensor)) + "; expected version " +
-         std::to_string(saved.version) + " instead. It was saved for " + node_name(node) + ". Hint: " + hint);
+         std::to_string(saved.version) + " instead." + detail(" It was saved for " + node_name(node) + ".") +
+         " Hint: " + hint);
 }
 
 }  // namespace

@@ -1,5 +1,10 @@
 // C++ errors as Python's exceptions.
+#include <cctype>
+#include <string>
+#include <string_view>
+
 #include "bindings/py.h"
+#include "bindings/tensor/type_objects.h"
 
 namespace mt::py {
 
@@ -16,6 +21,18 @@ void report_unraisable() {
     PyGILState_Release(state);
 }
 
+std::string as_shown(std::string text) {
+    static constexpr std::string_view kOurs = "minitensor.";
+    if (!pytorch_words) return text;
+    const auto in_word = [&](size_t at) {
+        return at > 0 && (text[at - 1] == '.' || text[at - 1] == '_' || text[at - 1] == '/' ||
+                          std::isalnum(static_cast<unsigned char>(text[at - 1])));
+    };
+    for (size_t at = text.find(kOurs); at != std::string::npos; at = text.find(kOurs, at + 1))
+        if (!in_word(at)) text.replace(at, kOurs.size() - 1, shown_package);
+    return text;
+}
+
 void set_error(const Error& error) {
     PyObject* type = PyExc_RuntimeError;
     switch (error.kind()) {
@@ -29,7 +46,7 @@ void set_error(const Error& error) {
         case ErrorKind::OutOfMemory: type = OutOfMemoryError; break;
         case ErrorKind::Runtime: break;
     }
-    PyErr_SetString(type, error.what());
+    PyErr_SetString(type, as_shown(error.what()).c_str());
 }
 
 bool init_errors(PyObject* module) {

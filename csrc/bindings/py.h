@@ -39,6 +39,8 @@ PyObject* wrap_as(PyTypeObject* type, Ref<Tensor> tensor);       // a new object
 
 // Sets the Python exception that `error` stands for.
 void set_error(const Error& error);
+// A text with what it names of this package as the shown package's.
+std::string as_shown(std::string text);
 
 // Runs body; C++ errors become Python exceptions and `failure` is returned.
 template <class F>

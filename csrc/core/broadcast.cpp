@@ -19,8 +19,8 @@ Dims broadcast_shapes(const Dims& a, const Dims& b) {
             size_t dim = lead + i;
             int64_t size_a = a.size() >= b.size() ? x : y, size_b = a.size() >= b.size() ? y : x;
             fail("The size of tensor a (" + std::to_string(size_a) + ") must match the size of tensor b (" +
-                 std::to_string(size_b) + ") at non-singleton dimension " + std::to_string(dim) + "; shapes " +
-                 to_string(a) + " and " + to_string(b));
+                 std::to_string(size_b) + ") at non-singleton dimension " + std::to_string(dim) +
+                 detail("; shapes " + to_string(a) + " and " + to_string(b)));
         }
         result[lead + i] = y;
     }

@@ -7,6 +7,11 @@
 
 namespace mt {
 
+// Whether a message has PyTorch's words alone: where minitensor stands for PyTorch, programs and tests compare them.
+inline bool pytorch_words = false;
+// What is said beyond PyTorch's words.
+inline std::string detail(std::string text) { return pytorch_words ? std::string() : text; }
+
 enum class ErrorKind { Runtime, Type, Value, Index, ZeroDivision, NotImplemented, OutOfMemory, Assertion, Python };
 
 class Error : public std::exception {

@@ -85,11 +85,20 @@ bool has_other_dtypes(const Call& call) {
     return seen & ~loops;
 }
 
+// What PyTorch calls the kernel of an op in its errors.
+std::string kernel_name(const std::string& op) {
+    if (op == "bitwise_left_shift") return "lshift";
+    if (op == "bitwise_right_shift") return "rshift";
+    for (const char* vectorized : {"erf", "floor", "lgamma", "round", "trunc"})
+        if (op == vectorized) return op + "_vml";
+    return op;
+}
+
 }  // namespace
 
 void refuse_dtype(const OpDef& op, DType dtype) {
     throw Error(ErrorKind::NotImplemented,
-                "\"" + op.name + "_cpu\" not implemented for '" + torch_type_name(dtype) + "'");
+                "\"" + kernel_name(op.name) + "_cpu\" not implemented for '" + torch_type_name(dtype) + "'");
 }
 
 static KernelFn kernel_of(const Call& call) {

@@ -103,11 +103,16 @@ class _Plan:
             raise IndexError(f"too many indices for tensor of dimension {source.ndim}")
         basic: list[Any] = []
         found: list[tuple[int, int, Any]] = []  # the first dimension of the view, how many, and the index or mask
-        dim = at = 0
+        dim = at = ellipses = 0
+        free = source.ndim - consumed
         for item in items:
+            # A second `...` stands for as many dimensions as the first one, and nothing is left of those then.
+            if ellipses > 1 and free and _consumed(item):
+                raise IndexError(f"too many indices for tensor of dimension {source.ndim}")
             if item is Ellipsis:
-                free = source.ndim - consumed
-                consumed = source.ndim  # a second one stands for nothing
+                ellipses += 1
+                if ellipses > 1:
+                    continue
                 basic += [_ALL] * free
                 dim, at = dim + free, at + free
             elif isinstance(item, Tensor):

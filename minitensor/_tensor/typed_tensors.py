@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from minitensor import _C
+from minitensor._warning import warn_of_pytorch
 
 __all__ = ["BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor"]
 __all__ += ["IntTensor", "LongTensor", "ShortTensor", "set_default_tensor_type", "tensor_of_default_type"]
@@ -69,6 +70,10 @@ BoolTensor = _made("BoolTensor", _C.bool)
 
 def set_default_tensor_type(t: Any, /) -> None:
     """Set the default dtype by a typed tensor class or its name, such as FloatTensor or "torch.DoubleTensor"."""
+    warn_of_pytorch(
+        "minitensor.set_default_tensor_type() is deprecated as of PyTorch 2.1, please use "
+        "minitensor.set_default_dtype() and minitensor.set_default_device() as alternatives."
+    )
     if isinstance(t, str):
         name = t.rpartition(".")[2]
         found = globals().get(name)

@@ -53,7 +53,7 @@ class autocast(_C.Context):  # noqa: N801  (PyTorch's name)
 
         gpu = self.device in ("cuda", "jit_gpu")
         if gpu and not cuda.is_available():
-            reason = "User provided device_type of 'cuda', but CUDA is not available. Disabling autocast."
+            reason = "CUDA is not available or torch_xla is imported. Disabling autocast."
         elif self.fast_dtype not in (_C.bfloat16, _C.float16):
             name = "CUDA" if gpu else "CPU"
             reason = (

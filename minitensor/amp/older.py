@@ -10,9 +10,9 @@ __all__ = ["classes_for", "deprecated"]
 
 def deprecated(device: str, name: str) -> None:
     """Warn that `name` has a form that takes the device."""
+    form = f"args..., device_type='{device}'" if name.startswith("custom") else f"'{device}', args..."
     warn(
-        f"`minitensor.{device}.amp.{name}(args...)` is deprecated. "
-        f"Please use `minitensor.amp.{name}('{device}', args...)` instead.",
+        f"`minitensor.{device}.amp.{name}(args...)` is deprecated. Please use `minitensor.amp.{name}({form})` instead.",
         FutureWarning,
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from minitensor import _C
-from minitensor._warning import warn
+from minitensor._warning import as_shown, warn
 
 __all__ = [
     "autocast_decrement_nesting",
@@ -79,7 +79,9 @@ def set_autocast_dtype(device_type: str, dtype: _C.dtype) -> None:
     shift = 8 + 4 * _place(device_type, "set_autocast_dtype")
     if not isinstance(dtype, _C.dtype):
         kind = type(dtype).__name__
-        raise TypeError(f"set_autocast_dtype(): argument 'dtype' (position 2) must be minitensor.dtype, not {kind}")
+        raise TypeError(
+            as_shown(f"set_autocast_dtype(): argument 'dtype' (position 2) must be minitensor.dtype, not {kind}")
+        )
     _C.autocast_state(_C.autocast_state() & ~(15 << shift) | _C.autocast_dtype_number(dtype) << shift)
 
 

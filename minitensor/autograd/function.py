@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from minitensor import _C
-from minitensor._warning import warn
+from minitensor._warning import as_shown, warn
 from minitensor.autograd.grad_mode import enable_grad, no_grad
 
 __all__ = ["Function", "FunctionContext", "FunctionCtx", "InplaceFunction", "once_differentiable"]
@@ -93,10 +93,13 @@ class Saved:
             tensor = self.tensor
             if self.version is not None and tensor._version != self.version:
                 raise RuntimeError(
-                    "one of the variables needed for gradient computation has been modified by an inplace operation: "
-                    f"[{tensor.type()} {list(tensor.shape)}] is at version {tensor._version}; expected version "
-                    f"{self.version} instead. Hint: enable anomaly detection to find the operation that failed to "
-                    "compute its gradient, with minitensor.autograd.set_detect_anomaly(True)."
+                    as_shown(
+                        "one of the variables needed for gradient computation has been modified by an inplace "
+                        f"operation: [{tensor.type()} {list(tensor.shape)}] is at version {tensor._version}; expected "
+                        f"version {self.version} instead. Hint: enable anomaly detection to find the operation that "
+                        "failed to compute its gradient, with minitensor.autograd.set_detect_anomaly(True, "
+                        "check_nan=False)."
+                    )
                 )
         if self.place is not None:
             return _C.as_result(tensor, self.place)

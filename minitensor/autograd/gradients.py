@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from minitensor import _C
-from minitensor._warning import warn
+from minitensor._warning import as_shown, warn
 from minitensor.autograd.graph import GradientEdge
 
 Tensor = _C.Tensor
@@ -87,8 +87,10 @@ def backward(
         grad_tensors = grad_variables
     if _C.vmap_depth():
         raise RuntimeError(
-            "backward() called inside of vmap, whose tensors are gone when it ends: use minitensor.func.grad or "
-            "autograd.grad, or call backward() outside"
+            as_shown(
+                "backward() called inside of vmap, whose tensors are gone when it ends: use minitensor.func.grad or "
+                "autograd.grad, or call backward() outside"
+            )
         )
     roots = _many(tensors)
     retain = create_graph if retain_graph is None else retain_graph

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from minitensor import _C
+from minitensor._warning import warn_of_copy
 from minitensor.composite.dims import product, sizes_of
 from minitensor.composite.layout import as_mapped, formatted, made_like, resize_, strided
 from minitensor.composite.numbers import number
@@ -50,7 +51,7 @@ def empty(
     requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None,
 ) -> Tensor:  # fmt: skip
     """A tensor whose memory is not initialised."""
-    made = _C.empty(sizes_of(args, size), dtype if out is None else out.dtype, device)
+    made = _C.empty(sizes_of(args, size, "empty"), dtype if out is None else out.dtype, device)
     if memory_format is not None:
         made = formatted(made, memory_format)
     if out is not None:
@@ -83,7 +84,7 @@ def zeros(
     In the default dtype unless another is given. Raises RuntimeError for a negative size.
     """
     dtype = _default(dtype if out is None else out.dtype)
-    made = _filled(sizes_of(args, size), 0, dtype, device, out)
+    made = _filled(sizes_of(args, size, "zeros"), 0, dtype, device, out)
     if requires_grad or out is not None or layout is not None or pin_memory:
         return _made(made, requires_grad, layout, pin_memory, out)
     return made
@@ -97,7 +98,7 @@ def ones(
 ) -> Tensor:  # fmt: skip
     """A tensor of ones."""
     dtype = _default(dtype if out is None else out.dtype)
-    made = _filled(sizes_of(args, size), 1, dtype, device, out)
+    made = _filled(sizes_of(args, size, "ones"), 1, dtype, device, out)
     if requires_grad or out is not None or layout is not None or pin_memory:
         return _made(made, requires_grad, layout, pin_memory, out)
     return made
@@ -221,13 +222,13 @@ def new_full(
 @composite(function=False)
 def new_zeros(input: Any, *args: Any, size: Any = None, **more: Any) -> Tensor:
     """Zeros with this tensor's dtype."""
-    return new_full(input, sizes_of(args, size), 0, **more)
+    return new_full(input, sizes_of(args, size, "new_zeros"), 0, **more)
 
 
 @composite(function=False)
 def new_ones(input: Any, *args: Any, size: Any = None, **more: Any) -> Tensor:
     """Ones with this tensor's dtype."""
-    return new_full(input, sizes_of(args, size), 1, **more)
+    return new_full(input, sizes_of(args, size, "new_ones"), 1, **more)
 
 
 @composite(function=False)
@@ -236,7 +237,7 @@ def new_empty(
     layout: Any = None, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """Uninitialised memory with this tensor's dtype."""
-    made = _C.empty(sizes_of(args, size), dtype or input.dtype, device or input.device)
+    made = _C.empty(sizes_of(args, size, "new_empty"), dtype or input.dtype, device or input.device)
     return _made(as_mapped(made, input), requires_grad, layout, pin_memory)
 
 
@@ -256,6 +257,8 @@ def new_tensor(
     pin_memory: bool = False,
 ) -> Any:  # fmt: skip
     """A tensor of data with this tensor's dtype."""
+    if isinstance(data, Tensor):
+        warn_of_copy("tensor.new_tensor")
     made = _C.tensor_from_data(data, dtype or input.dtype, device, True)
     return _made(made, requires_grad, layout, pin_memory)
 
@@ -394,10 +397,11 @@ def eye(
 
 def _window(name: str, doc: str, shape: Callable[..., Any], **defaults: float) -> None:
     def window(
-        window_length: int, periodic: bool = True, *args: float, dtype: Any = None, layout: Any = None,
+        window_length: int, periodic: bool | None = None, *args: float, dtype: Any = None, layout: Any = None,
         device: Any = None, requires_grad: bool = False, pin_memory: bool = False, **more: float,
     ) -> Tensor:  # fmt: skip
-        if len(args) > len(defaults) or not set(more) <= set(defaults):
+        # PyTorch has no form with numbers and without `periodic`.
+        if len(args) > len(defaults) or not set(more) <= set(defaults) or (more and periodic is None):
             raise TypeError(
                 f"{name}() takes a length, periodic{''.join(f', {d}' for d in defaults)} and tensor options"
             )
@@ -411,7 +415,7 @@ def _window(name: str, doc: str, shape: Callable[..., Any], **defaults: float) -
             made = creation.full((window_length,), 1, dtype=dtype, device=device)
         else:
             # A periodic window is a symmetric one that is longer by one, without the last value.
-            last = window_length if periodic else window_length - 1
+            last = window_length if periodic or periodic is None else window_length - 1
             places = creation.arange(0, window_length, 1, dtype=_C.float64, device=device)
             made = shape(places, last, **given).to(dtype)
         return _made(made, requires_grad, layout, pin_memory)

@@ -45,14 +45,19 @@ def normal_dims(dims: int | Sequence[int], rank: int) -> tuple[int, ...]:
     return normal
 
 
-def sizes_of(given: Sequence[Any], named: Any = None) -> tuple[int, ...]:
-    """Sizes that are given one by one, as one sequence, or by name. TypeError if in two ways."""
+def sizes_of(given: Sequence[Any], named: Any = None, of: str = "", name: str = "size") -> tuple[int, ...]:
+    """Sizes that are given one by one, as one sequence, or by name. TypeError if in two ways.
+
+    TypeError if in none, too, for the function `of`, whose argument `name` they are.
+    """
     if named is not None:
         if given:
             raise TypeError("the sizes are given both by position and by name")
         return tuple(iter(named))  # not of a list itself: see autograd/gradients.py
     if len(given) == 1 and isinstance(given[0], (tuple, list, _C.Size)):
         return (*given[0],)
+    if of and not given:
+        raise TypeError(f'{of}() missing 1 required positional arguments: "{name}"')
     return tuple(given)
 
 

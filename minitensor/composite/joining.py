@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from minitensor import _C
+from minitensor._warning import warn_of_pytorch
 from minitensor.composite.dims import is_int, normal_dim
 from minitensor.composite.numbers import whole_sizes
 from minitensor.composite.registry import composite, grad_fn, one_node, shortcut
@@ -102,7 +103,11 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Any, ...]:
     given = unpacked(tensors)
     if not given:
         raise RuntimeError("meshgrid expects a non-empty TensorList")
-    indexing = "ij" if indexing is None else indexing
+    if indexing is None:
+        warn_of_pytorch(
+            "minitensor.meshgrid: in an upcoming release, it will be required to pass the indexing argument."
+        )
+        indexing = "ij"
     if indexing not in ("ij", "xy"):
         raise RuntimeError(f'torch.meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}')
     for x in given:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from minitensor import _C
-from minitensor._warning import warn
+from minitensor._warning import warn, warn_of_pytorch
 from minitensor.composite import shape
 from minitensor.composite.dims import product, sizes_of
 from minitensor.composite.registry import composite
@@ -161,6 +161,11 @@ def untyped_storage(input: Any) -> UntypedStorage:
 @composite(function=False)
 def storage(input: Any) -> TypedStorage:
     """The memory that the tensor and its views share, as elements of its dtype."""
+    warn_of_pytorch(
+        "TypedStorage is deprecated. It will be removed in the future and UntypedStorage will be the only storage "
+        "class. This should only matter to you if you are using storages directly.  To access UntypedStorage "
+        "directly, use tensor.untyped_storage() instead of tensor.storage()"
+    )
     return TypedStorage(wrap_storage=untyped_storage(input), dtype=input.dtype)
 
 
@@ -266,7 +271,7 @@ def _grow(storage: Any, itemsize: int, offset: int, size: tuple[int, ...], strid
 @composite(function=False)
 def resize_(input: Any, *args: Any, size: Any = None, memory_format: Any = contiguous_format) -> Tensor:
     """Another shape over the same storage, which grows where needed; new elements are not initialised."""
-    wanted = sizes_of(args, size)
+    wanted = sizes_of(args, size, "resize_")
     _C.resize_(input, wanted)
     if memory_format in _CHANNELS_LAST:
         _rank_for(memory_format, len(wanted))
@@ -289,8 +294,8 @@ def _deprecated(name: str) -> None:
 @composite(function=False)
 def resize(input: Any, *args: Any, size: Any = None) -> Tensor:
     """The same elements in another shape; deprecated for `reshape`. RuntimeError for another number of them."""
+    wanted = sizes_of(args, size, "resize")
     _deprecated("resize")
-    wanted = sizes_of(args, size)
     if product(wanted) != input.numel():
         raise RuntimeError(
             f"requested resize to {'x'.join(map(str, wanted))} ({product(wanted)} elements in total), but the given "

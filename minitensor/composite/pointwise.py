@@ -20,7 +20,7 @@ from minitensor.composite.registry import (
     overwritten,
     shortcut,
 )
-from minitensor.ops import ROWS, pointwise
+from minitensor.ops import ROWS, creation, pointwise
 
 Tensor = _C.Tensor
 _in_place = {
@@ -85,13 +85,47 @@ def _scaled(input: Any, other: Any, alpha: Any) -> Any:
     return other * alpha
 
 
+_HALVES = {_C.float16: "Half", _C.bfloat16: "BFloat16"}
+
+
+def _of_halves(input: Any, other: Any, alpha: Any) -> tuple[Any, Any, Any, Any] | None:
+    """The operands of `addcmul` that give input + alpha * other in a half type, rounded once; None in other types.
+
+    PyTorch rounds alpha to the type. RuntimeError if that makes it infinite.
+    """
+    dtype = _C.common_dtype(input, other)
+    if dtype not in _HALVES or isinstance(alpha, bool | complex):
+        return None
+    factor = _C.rounded_number(number(alpha, "add", "alpha"), dtype)
+    if math.isinf(factor) and not math.isinf(alpha):
+        raise RuntimeError(f"value cannot be converted to type c10::{_HALVES[dtype]} without overflow")
+    device = (input if isinstance(input, Tensor) else other).device
+    parts = [x.to(dtype) if isinstance(x, Tensor) else creation.full((), x, dtype=dtype, device=device)
+             for x in (input, other, 1)]  # fmt: skip
+    return parts[0], parts[1], parts[2], factor
+
+
+@one_node("AddBackward0")
+def _added(input: Any, other: Any, alpha: Any) -> Any:
+    parts = _of_halves(input, other, alpha)
+    return ROWS["add"].call(input, _scaled(input, other, alpha)) if parts is None else ROWS["addcmul"].call(*parts)
+
+
+@one_node("SubBackward0")
+def _taken(input: Any, other: Any, alpha: Any) -> Any:
+    parts = _of_halves(input, other, alpha)
+    if parts is None:
+        return ROWS["sub"].call(input, _scaled(input, other, alpha))
+    return ROWS["addcmul"].call(*parts[:3], -parts[3])
+
+
 @composite(inplace=True, out=True)
 @shortcut("TT", ROWS["add"].call)
 @shortcut("Tn", ROWS["add"].call)
 @older_form(("alpha",))
 def add(input: Any, other: Any, *, alpha: Any = 1) -> Any:
     """input + alpha * other."""
-    return ROWS["add"].call(input, other if _is_one(alpha) else _scaled(input, other, alpha))
+    return ROWS["add"].call(input, other) if _is_one(alpha) else _added(input, other, alpha)
 
 
 @composite(aliases=("subtract",), inplace=True, out=True)
@@ -100,19 +134,29 @@ def add(input: Any, other: Any, *, alpha: Any = 1) -> Any:
 @older_form(("alpha",))
 def sub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
     """input - alpha * other."""
-    return ROWS["sub"].call(input, other if _is_one(alpha) else _scaled(input, other, alpha))
+    return ROWS["sub"].call(input, other) if _is_one(alpha) else _taken(input, other, alpha)
+
+
+def _change(name: str, self: Any, other: Any, alpha: Any) -> Any:
+    """Add to or take from a tensor in place."""
+    if _is_one(alpha):
+        return _in_place[name](self, other)
+    parts = _of_halves(self, other, alpha) if self.dtype in _HALVES else None
+    if parts is None:
+        return _in_place[name](self, _scaled(self, other, alpha))
+    return _in_place["addcmul"](self, *parts[1:3], parts[3] if name == "add" else -parts[3])
 
 
 @shortcut("TT", _in_place["add"])
 @shortcut("Tn", _in_place["add"])
 def _add_(self: Any, other: Any, *, alpha: Any = 1) -> Any:
-    return _in_place["add"](self, other if _is_one(alpha) else _scaled(self, other, alpha))
+    return _change("add", self, other, alpha)
 
 
 @shortcut("TT", _in_place["sub"])
 @shortcut("Tn", _in_place["sub"])
 def _sub_(self: Any, other: Any, *, alpha: Any = 1) -> Tensor:
-    return _in_place["sub"](self, other if _is_one(alpha) else _scaled(self, other, alpha))
+    return _change("sub", self, other, alpha)
 
 
 _with_inplace("add", _add_)
@@ -123,7 +167,7 @@ _with_inplace("sub", _sub_)
 def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     """other - alpha * input."""
     _check_tensor("rsub", "input", 1, input)
-    return ROWS["sub"].call(other, input if _is_one(alpha) else _scaled(other, input, alpha))
+    return ROWS["sub"].call(other, input) if _is_one(alpha) else _taken(other, input, alpha)
 
 
 # ---- clamp

@@ -20,7 +20,7 @@ Tensor = _C.Tensor
 @composite()
 def reshape(input: Any, *args: Any, shape: Any = None) -> Tensor:
     """The same elements in another shape: a view where the strides allow it, a copy otherwise. One size may be -1."""
-    size = sizes_of(args, shape)
+    size = sizes_of(args, shape, "reshape", "shape")
     if input.is_contiguous() or _C.can_view(input, size):
         return movement.view_(input, size)
     return _C.forget_base(movement.view_(row_major(input), size))
@@ -47,7 +47,7 @@ def expand_as(input: Any, other: Any) -> Tensor:
 @composite()
 def broadcast_to(input: Any, *args: Any, size: Any = None) -> Tensor:
     """The tensor expanded to a size, given as one sequence or, to the method, as several ints."""
-    return movement.expand(input, sizes_of(args, size))
+    return movement.expand(input, sizes_of(args, size, "broadcast_to"))
 
 
 @composite(method=False)
@@ -256,7 +256,7 @@ def atleast_3d(*tensors: Any) -> Any:
 @grad_fn("RepeatBackward0")
 def repeat(input: Any, *args: Any, repeats: Any = None) -> Tensor:
     """The tensor repeated along every dimension; more counts than dimensions add leading ones. Always a copy."""
-    times = sizes_of(args, repeats)
+    times = sizes_of(args, repeats, "repeat", "repeats")
     if len(times) < input.ndim:
         raise RuntimeError("Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor")
     for n in times:
@@ -276,7 +276,7 @@ def repeat(input: Any, *args: Any, repeats: Any = None) -> Tensor:
 @grad_fn("RepeatBackward0")
 def tile(input: Any, *args: Any, dims: Any = None) -> Tensor:
     """The tensor repeated along its last dimensions; dimensions that have no count are not repeated."""
-    times = sizes_of(args, dims)
+    times = sizes_of(args, dims, "tile", "dims")
     return repeat(input, (1,) * (input.ndim - len(times)) + times)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from minitensor import _C
+from minitensor._warning import as_shown
 from minitensor.composite.layout import strided
 from minitensor.composite.registry import composite
 
@@ -127,7 +128,7 @@ for _name in ("indices", "values", "crow_indices", "col_indices", "ccol_indices"
 
 def _of_sparse_only(name: str, doc: str, function: bool) -> None:
     def call(input: Any, *args: Any, **more: Any) -> Any:
-        raise RuntimeError(f"{name}() takes a tensor of layout minitensor.sparse_coo, not of {strided}")
+        raise RuntimeError(as_shown(f"{name}() takes a tensor of layout minitensor.sparse_coo, not of {strided}"))
 
     call.__doc__ = doc
     composite(name=name, function=function)(call)
@@ -139,19 +140,19 @@ _of_sparse_only("_coalesced_", "Says of a sparse_coo tensor whether it has each 
 @composite(function=False)
 def sparse_resize_(input: Any, size: Any, sparse_dim: int, dense_dim: int) -> Any:
     """Give a sparse_coo tensor another size; its elements stay where they are. RuntimeError for a smaller one."""
-    raise RuntimeError("sparse_resize_() takes a tensor of layout minitensor.sparse_coo")
+    raise RuntimeError(as_shown("sparse_resize_() takes a tensor of layout minitensor.sparse_coo"))
 
 
 @composite(function=False)
 def sparse_resize_and_clear_(input: Any, size: Any, sparse_dim: int, dense_dim: int) -> Any:
     """Give a sparse_coo tensor another size, and no elements."""
-    raise RuntimeError("sparse_resize_and_clear_() takes a tensor of layout minitensor.sparse_coo")
+    raise RuntimeError(as_shown("sparse_resize_and_clear_() takes a tensor of layout minitensor.sparse_coo"))
 
 
 @composite()
 def resize_as_sparse_(input: Any, the_template: Any) -> Any:
     """Give a sparse_coo tensor the size of another one; its elements stay where they are."""
-    raise RuntimeError("resize_as_sparse_() takes a tensor of layout minitensor.sparse_coo")
+    raise RuntimeError(as_shown("resize_as_sparse_() takes a tensor of layout minitensor.sparse_coo"))
 
 
 @composite(method=False)

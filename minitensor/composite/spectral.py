@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from minitensor import _C
+from minitensor._warning import warn_of_pytorch
 from minitensor.composite.padding import pad
 from minitensor.composite.registry import autocast, composite
 from minitensor.ops import ROWS
@@ -61,6 +62,13 @@ def stft(
                 "return_complex=True in a future PyTorch release."
             )
         return_complex = True
+    if window is None:
+        warn_of_pytorch(
+            "A window was not provided. A rectangular window will be applied,which is known to cause spectral leakage. "
+            "Other windows such as minitensor.hann_window or minitensor.hamming_window are recommended to reduce "
+            "spectral leakage.To suppress this warning and use a rectangular window, explicitly set "
+            "`window=minitensor.ones(n_fft, device=<device>)`."
+        )
     if center and align_to_window is not None:
         raise RuntimeError("stft align_to_window should only be set when center = false.")
     single = input.ndim == 1
@@ -126,6 +134,12 @@ def istft(
     if not input.is_complex():
         raise RuntimeError(
             "istft requires a complex-valued input tensor matching the output from stft with return_complex=True."
+        )
+    if window is None:
+        warn_of_pytorch(
+            "A window was not provided. A rectangular window will be applied.Please provide the same window used by "
+            "stft to make the inversion lossless.To suppress this warning and use a rectangular window, explicitly set "
+            "`window=minitensor.ones(n_fft, device=<device>)`."
         )
     said = _shown(
         "istft", input, n_fft=n_fft, hop_length=hop, win_length=win, window=None if window is None else window.shape

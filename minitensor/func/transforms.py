@@ -200,7 +200,7 @@ def grad_and_value(
                 result, aux = result
             if not isinstance(result, Tensor):
                 raise RuntimeError(
-                    f"grad_and_value(f)(*args): Expected f(*args) to return a tensor, got tensor of type {type(result)}"
+                    f"grad_and_value(f)(*args): Expected f(*args) to return a Tensor, got {type(result)}"
                 )
             if result.ndim != 0:
                 raise RuntimeError(

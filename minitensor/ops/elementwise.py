@@ -233,7 +233,6 @@ add = _binary(
     vjp=lambda g, _out, _x, _y: (g, g),
     complex_lower=True,
     numbers_as_tensors=True,
-    wide_operand=1,
 )
 sub = _binary(
     "sub",
@@ -242,7 +241,6 @@ sub = _binary(
     vjp=lambda g, _out, _x, _y: (g, lambda: -g),
     complex_lower=True,
     numbers_as_tensors=True,
-    wide_operand=1,
     grad_fn={"!input": "RsubBackward1"},
 )
 mul = _binary(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import enum
 import inspect
+import sys
 import types
 from collections.abc import Callable
 from typing import Any
 
+from minitensor._warning import warn_of_pytorch
 from minitensor.autograd import no_grad
 from minitensor.nn import Module
 from minitensor.scripting.functions import ScriptFunction
@@ -22,12 +24,24 @@ from minitensor.scripting.modules import (
 __all__ = ["freeze", "optimize_for_inference", "script", "script_method", "trace", "trace_module"]
 
 
+def _warn_of_torchscript(name: str) -> None:
+    shown = f"`minitensor.jit.{name}` is"
+    if sys.version_info >= (3, 14):
+        shown += " not supported in Python 3.14+ and may break."
+    else:
+        shown += " deprecated."
+    warn_of_pytorch(
+        f"{shown} Please switch to `minitensor.compile` or `minitensor.export`.", DeprecationWarning, once=False
+    )
+
+
 def script(obj: Any, optimize: None = None, _frames_up: int = 0, _rcb: Any = None, example_inputs: Any = None) -> Any:
     """Return a module or function that TorchScript would have compiled: its Python runs.
 
     A module becomes a :class:`RecursiveScriptModule` with the same tensors, a function a :class:`ScriptFunction`; a
     class stays. TypeError for anything else.
     """
+    _warn_of_torchscript("script")
     if isinstance(obj, Module):
         return scripted(obj, RecursiveScriptModule, RecursiveScriptModule)
     if inspect.isclass(obj) or isinstance(obj, (ScriptFunction, list, dict, enum.Enum)):
@@ -39,6 +53,7 @@ def script(obj: Any, optimize: None = None, _frames_up: int = 0, _rcb: Any = Non
 
 def script_method(fn: Callable[..., Any]) -> Callable[..., Any]:
     """Return the method of a :class:`ScriptModule`."""
+    _warn_of_torchscript("script_method")
     return fn
 
 
@@ -52,6 +67,7 @@ def trace(
     Its Python runs in later calls too, so that control flow follows the values of each. RuntimeError without an
     example. `strict` and the options of checks change nothing: there is no second program to compare.
     """
+    _warn_of_torchscript("trace")
     if not callable(func):
         raise RuntimeError(f"trace: expected a function or a module, got {type(func).__name__}")
     if isinstance(func, (ScriptFunction, ScriptModule)):

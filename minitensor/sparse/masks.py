@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from minitensor._functions.offered import searchsorted
+from minitensor._warning import as_shown
 from minitensor.composite.dims import product
 from minitensor.sparse.places import coo_of, flat_places
 from minitensor.sparse.tensor import Pattern, build, elements_of, is_sparse
@@ -71,7 +72,9 @@ def _same_memory(x: Any, y: Any) -> bool:
 def sparse_mask(input: Any, mask: Any) -> Any:
     """The elements of a tensor at the places of a sparse one, in its layout."""
     if not is_sparse(mask):
-        raise RuntimeError("sparse_mask: expected mask to be a sparse tensor, but got one of layout minitensor.strided")
+        raise RuntimeError(
+            as_shown("sparse_mask: expected mask to be a sparse tensor, but got one of layout minitensor.strided")
+        )
     if tuple(input.shape) != tuple(mask.shape):
         raise RuntimeError(
             f"sparse_mask(): operands have incompatible sizes; self has size {list(input.shape)} but mask has size "

@@ -194,7 +194,7 @@ def _mv(input: Any, vec: Any, *, out: Any = None) -> Any:
             f"mv: two tensor dim should be 2 and 1, but got SparseTensor Dim: {input.ndim}, Tensor Dim: {vec.ndim}"
         )
     if input.shape[1] != vec.shape[0]:
-        raise RuntimeError(f"mv: expected self.size(-1) == vec.size(-1), got {input.shape[1]} and {vec.shape[0]}")
+        raise RuntimeError("mv: expected self.size(-1) == vec.size(-1)")
     return _unmasked(input, vec.unsqueeze(1), "mv").squeeze(1)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from minitensor import _C
+from minitensor._warning import as_shown
 from minitensor.autograd.function import Function
 from minitensor.composite.layout import sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr
 
@@ -154,10 +155,10 @@ class SparseTensor(Tensor):
         raise TypeError("can't convert Sparse layout tensor to numpy. Use Tensor.to_dense() first.")
 
     def __dlpack_device__(self) -> Any:
-        raise RuntimeError("Can't export tensors with layout other than minitensor.strided")
+        raise RuntimeError(as_shown("Can't export tensors with layout other than minitensor.strided"))
 
     def __dlpack__(self, *args: Any, **more: Any) -> Any:
-        raise RuntimeError("Can't export tensors with layout other than minitensor.strided")
+        raise RuntimeError(as_shown("Can't export tensors with layout other than minitensor.strided"))
 
     def as_subclass(self, cls: type) -> Any:
         """The tensor itself as a Tensor; one in a sparse layout can't be of another class."""

@@ -8,6 +8,7 @@ from minitensor import _C
 from minitensor._C import Tensor, float32, float64, int64
 from minitensor._functions import offered
 from minitensor._functions.offered import full, rand, randint, stack, where
+from minitensor._warning import as_shown
 from minitensor.dtypes import finfo, iinfo
 
 __all__ = ["make_tensor"]
@@ -35,7 +36,9 @@ def make_tensor(
     tensor with gaps between its elements.
     """
     if not isinstance(dtype, _C.dtype):
-        raise TypeError(f"make_tensor(): argument 'dtype' must be minitensor.dtype, not {type(dtype).__name__}")
+        raise TypeError(
+            as_shown(f"make_tensor(): argument 'dtype' must be minitensor.dtype, not {type(dtype).__name__}")
+        )
     size = tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
     made = _fill(tuple(size), dtype, low, high)
     if exclude_zero:

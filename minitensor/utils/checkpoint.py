@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from typing import Any, cast
 
 from minitensor import _C, autograd
-from minitensor._warning import warn
+from minitensor._warning import as_shown, warn
 from minitensor.amp.state import restore_autocast
 from minitensor.autograd.function import Saved, history_of
 from minitensor.autograd.graph import saved_tensors_hooks
@@ -296,8 +296,10 @@ class _Frame:
             self.backward = backward
         if place not in self.again:
             raise CheckpointError(
-                "minitensor.utils.checkpoint: a tensor that is computed again was asked for twice in one backward "
-                "pass. Keep what `saved_tensors` or an attribute like `_saved_self` gave."
+                as_shown(
+                    "minitensor.utils.checkpoint: a tensor that is computed again was asked for twice in one backward "
+                    "pass. Keep what `saved_tensors` or an attribute like `_saved_self` gave."
+                )
             )
         return self.again.pop(place)
 
@@ -322,16 +324,20 @@ class _Frame:
         metas = [(tuple(t.shape), t.dtype, t.device) for t in found]
         if len(metas) != len(self.metas):
             raise CheckpointError(
-                "minitensor.utils.checkpoint: A different number of tensors was saved during the original forward and "
-                f"recomputation.\nNumber of tensors saved during forward: {len(self.metas)}\nNumber of tensors saved "
-                f"during recomputation: {len(metas)}."
+                as_shown(
+                    "minitensor.utils.checkpoint: A different number of tensors was saved during the original "
+                    f"forward and recomputation.\nNumber of tensors saved during forward: {len(self.metas)}\n"
+                    f"Number of tensors saved during recomputation: {len(metas)}."
+                )
             )
         for place, (before, now) in enumerate(zip(self.metas, metas, strict=True)):
             if self.checks and before != now:
                 raise CheckpointError(
-                    "minitensor.utils.checkpoint: Recomputed values for the following tensors have different metadata "
-                    f"than during the forward pass.\ntensor at position {place}:\nsaved metadata: {before}\n"
-                    f"recomputed metadata: {now}"
+                    as_shown(
+                        "minitensor.utils.checkpoint: Recomputed values for the following tensors have "
+                        f"different metadata than during the forward pass.\ntensor at position {place}:\n"
+                        f"saved metadata: {before}\nrecomputed metadata: {now}"
+                    )
                 )
         return found
 
@@ -360,8 +366,10 @@ def checkpoint(
         debug = _DEBUG[-1]
     if use_reentrant is None:
         warn(
-            "minitensor.utils.checkpoint: the use_reentrant parameter should be passed explicitly. Please pass "
-            "use_reentrant=True or use_reentrant=False. use_reentrant=False is recommended."
+            "minitensor.utils.checkpoint: the use_reentrant parameter should be passed explicitly. Starting in "
+            "PyTorch 2.9, calling checkpoint without use_reentrant will raise an exception. use_reentrant=False is "
+            "recommended, but if you need to preserve the current default behavior, you can pass use_reentrant=True. "
+            "Refer to docs for more details on the differences between the two variants."
         )
         use_reentrant = True
     if use_reentrant:

@@ -351,7 +351,7 @@ def test_saved_tensors_that_were_changed():
     y.add_(1)
     with pytest.raises(
         RuntimeError,
-        match=r"DoubleTensor \[2\]\], which is output 0 of ExpBackward0, is at version 1; expected version 0",
+        match=r"DoubleTensor \[2\]\], which is output 0 of Exp, is at version 1; expected version 0",
     ):
         z.sum().backward()
     y = x * 1
@@ -411,7 +411,10 @@ def test_assigned_gradients():
     x.grad = mt.tensor([3.0, 4.0], dtype=mt.float64)
     (x * 1).sum().backward()
     assert x.grad.tolist() == [4, 5]
-    for wrong, match in ((mt.ones(3, dtype=mt.float64), "different size"), (mt.ones(2), "different type")):
+    for wrong, match in (
+        (mt.ones(3, dtype=mt.float64), "gradient and the tensor are the same size"),
+        (mt.ones(2), "different type"),
+    ):
         with pytest.raises(RuntimeError, match=match):
             x.grad = wrong
     with pytest.raises(TypeError, match="assigned grad expected to be a Tensor or None"):

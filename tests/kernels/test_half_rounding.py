@@ -72,3 +72,59 @@ def test_linear_equals_pytorch(dtype):
     narrow = getattr(torch, str(dtype).split(".")[-1])
     theirs = torch.nn.functional.linear(*(torch.from_numpy(t.numpy()).to(narrow) for t in operands))
     assert (ours.to(mt.float32).numpy() == theirs.float().numpy()).all()
+
+
+def _sums(x, y, number, alpha):
+    """Sums and differences of halves with numbers, and with multiples."""
+    return [
+        x + number, number + x, x - number, number - x, x + mt.tensor(number),
+        mt.add(x, y, alpha=alpha), mt.sub(x, y, alpha=alpha), mt.rsub(x, y, alpha=alpha),
+        x.clone().add_(y, alpha=alpha), x.clone().sub_(y, alpha=alpha),
+        mt.add(x, number, alpha=alpha), mt._foreach_add([x], number)[0],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+@pytest.mark.parametrize(("number", "alpha"), [(0.1, 0.3), (-1.7, 3), (3.14159, -0.007)])
+def test_sums_round_their_numbers_to_the_type_and_then_once(number, alpha, dtype):
+    mt.manual_seed(5)
+    x, y = (mt.randn(4000).to(dtype) for _ in range(2))
+    round_to = lambda value: mt.tensor(value).to(dtype).item()  # noqa: E731
+    expected = [t.to(dtype) for t in _sums(x.float(), y.float(), round_to(number), round_to(alpha))]
+    compiled = mt.function(lambda x, y: _sums(x, y, number, alpha), jit_compile=True)
+    with mt.jit_scope():
+        recorded = _sums(x, y, number, alpha)
+    for results in (_sums(x, y, number, alpha), compiled(x, y), recorded):
+        assert all(mt.equal(a, b) for a, b in zip(results, expected, strict=True))
+
+
+@pytest.mark.torch
+def test_sums_of_halves_are_pytorchs():
+    torch = pytest.importorskip("torch")
+    bits = torch.arange(-32768, 32768, dtype=torch.int32).to(torch.int16)
+    other = bits[torch.randperm(65536, generator=torch.Generator().manual_seed(6))]
+    for name in ("float16", "bfloat16"):
+        x, y = (t.view(getattr(torch, name)) for t in (bits, other))
+        ours = [mt.from_numpy(t.numpy()).view(getattr(mt, name)) for t in (bits, other)]
+        # Where a product is too large for float32 PyTorch's result goes by its place, in a vector or behind the last.
+        usual = (x.float().abs() < 1e37) & (y.float().abs() < 1e37)
+        for number, alpha in ((0.1, 0.3), (-1.7, 3)):
+            calls = (
+                lambda m, x, y, n=number: x + n, lambda m, x, y, n=number: n - x,
+                lambda m, x, y, a=alpha: m.add(x, y, alpha=a), lambda m, x, y, a=alpha: m.rsub(x, y, alpha=a),
+                lambda m, x, y, a=alpha: m._foreach_sub([x], [y], alpha=a)[0],
+            )  # fmt: skip
+            for place, call in enumerate(calls):
+                expected, found = call(torch, x, y)[usual].view(torch.int16), call(mt, *ours)
+                found = torch.from_numpy(found.view(mt.int16).numpy())[usual]
+                assert torch.equal(expected, found), (name, number, alpha, place)
+
+
+@pytest.mark.parametrize(("dtype", "name", "most"), [(mt.float16, "Half", 65504), (mt.bfloat16, "BFloat16", 3.3e38)])
+def test_a_multiple_too_large_for_the_type_is_refused(dtype, name, most):
+    x = mt.ones(2, dtype=dtype)
+    assert mt.add(x, x, alpha=most).isfinite().all()
+    assert mt.add(x, x, alpha=float("inf")).isinf().all()
+    for call in (mt.add, mt.sub, mt.rsub, mt.Tensor.add_):
+        with pytest.raises(RuntimeError, match=f"^value cannot be converted to type c10::{name} without overflow$"):
+            call(x, x, alpha=most * 1.1)

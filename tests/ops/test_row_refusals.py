@@ -196,7 +196,7 @@ CALLS = [
         lambda: (a(1, 1, 3), a(1, 1, 2), None, (1,), (0,), (1,), 1),
         lambda: (a(1, 1, 3), a(1, 1, 2).double(), None, (1,), (0,), (1,), 1),
         RuntimeError,
-        "Input type (Float) and weight type (Double) should be the same",
+        "Input type (float) and weight type (double) should be the same",
     ),
     (
         "attention",

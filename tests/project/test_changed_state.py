@@ -70,7 +70,7 @@ NONE_OF_RESULTS = {
         minitensor_jit.runtime.cuda.profile:host_calls minitensor_jit.runtime.cuda.profile:why_by_events
         minitensor_jit.runtime.cuda.start:host_ops""",
     "that something has been said or waited for once": """
-        minitensor._functions.older_forms:_warned minitensor.distributed:_skipped
+        minitensor._functions.older_forms:_warned minitensor._warning:_said minitensor.distributed:_skipped
         minitensor.sparse.semi_structured:SparseSemiStructuredTensor._PROTOTYPE_WARNING_SHOWN""",
     "GPUs, their memory and streams: where things run; calls that ask for them are named and have it recorded anew": """
         minitensor_jit.runtime.cuda.context:_ending minitensor_jit.runtime.cuda.context:_entered

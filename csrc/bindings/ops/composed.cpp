@@ -172,7 +172,8 @@ PyObject* py_cross_entropy(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
         const Given given("cross_entropy", args, nargs, 2);
         static const OpDef *log_softmax = find_op("log_softmax"), *mean = find_op("nll_loss_mean");
         Tensor &x = given.tensor(0), &target = given.tensor(1);
-        if (x.ndim() != 2 || target.ndim() != 1 || x.sizes[0] != target.sizes[0]) return declined();
+        if (x.ndim() != 2 || target.ndim() != 1 || x.sizes[0] != target.sizes[0] || target.dtype == DType::U8)
+            return declined();
         Ref<Tensor> logs = call_op(*log_softmax, {&x}, {value_of(int64_t{1}), Value()});
         return wrap(call_op(*mean, {logs.get(), &target}, {value_of(int64_t{-100})}));
     });

@@ -139,6 +139,12 @@ Ref<Tensor> from_buffer(PyObject* object, bool strict) {
         Ref<Storage> storage = Storage::wrap(static_cast<char*>(view->buf) + low * size,
                                              static_cast<size_t>((high - low) * size), release, lent);
         storage->read_only = view->readonly;
+        if (strict && view->readonly && pytorch_words)
+            warn_of_pytorch(
+                "The given NumPy array is not writable, and PyTorch does not support non-writable tensors. This means "
+                "writing to this tensor will result in undefined behavior. You may want to copy the array to protect "
+                "its data or make it writable before converting it to a tensor. This type of warning will be "
+                "suppressed for the rest of this program.");
         storage->shared = [](void* context) {
             auto* held = static_cast<LentBuffer*>(context);
             return !held->sole_owner || Py_REFCNT(held->view.obj) > 1;

@@ -24,6 +24,7 @@ PyObject* py_set_shown_package(PyObject*, PyObject* name) {
     if (!text) return nullptr;
     return guarded([&] {
         std::string before = std::exchange(shown_package, text);
+        pytorch_words = shown_package != "minitensor";
         show_places_of_result_types();
         return PyUnicode_FromString(before.c_str());
     });
@@ -185,7 +186,7 @@ PyMethodDef dtype_functions[] = {
     {"shown_package", method<py_shown_package>(), METH_NOARGS,
      "The package that dtypes, sizes and named results are shown as."},
     {"set_shown_package", method<py_set_shown_package>(), METH_O,
-     "set_shown_package(name): dtypes, sizes and named results are shown as that package's; the name before."},
+     "set_shown_package(name): types and what errors name are shown as that package's; the name before."},
     {}};
 
 }  // namespace

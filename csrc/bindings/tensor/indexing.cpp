@@ -46,12 +46,9 @@ Ref<Tensor> basic_view(Tensor& source, PyObject* const* items, size_t count) {
     if (consuming > ndim) fail_index("too many indices for tensor of dimension " + std::to_string(ndim));
     Ref<Tensor> current = Ref<Tensor>::borrow(&source);
     int64_t dim = 0;
-    bool ellipsis = false;
     for (size_t i = 0; i < count; ++i) {
         PyObject* item = items[i];
         if (item == Py_Ellipsis) {
-            if (ellipsis) fail_index("an index can only have a single ellipsis ('...')");
-            ellipsis = true;
             dim += static_cast<int64_t>(ndim - consuming);
         } else if (item == Py_None) {
             current = call_op(*unsqueeze, {current.get()}, {value_of(dim)});
@@ -71,7 +68,9 @@ Ref<Tensor> basic_view(Tensor& source, PyObject* const* items, size_t count) {
         } else {
             PyRef index = checked(PyNumber_Index(item));
             int64_t value = to_int64(index.get());
-            if (dim >= static_cast<int64_t>(current->ndim())) fail_index("the tensor changed while it was indexed");
+            // A second `...` stands for as many dimensions as the first one.
+            if (dim >= static_cast<int64_t>(current->ndim()))
+                fail_index("too many indices for tensor of dimension " + std::to_string(ndim));
             int64_t size = current->sizes[static_cast<size_t>(dim)];
             if (value < -size || value >= size)
                 fail_index("index " + std::to_string(value) + " is out of bounds for dimension " + std::to_string(dim) +

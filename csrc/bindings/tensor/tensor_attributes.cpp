@@ -68,15 +68,17 @@ PyObject* transposed(Tensor& t, bool last_two) {
     static const OpDef* permute = find_op("permute");
     Dims dims;
     size_t n = t.ndim();
+    const auto say = [](const std::string& text) { pytorch_words ? warn_of_pytorch(text) : warn(text); };
     if (last_two && n == 0) {
-        warn("Tensor.mT is deprecated on 0-D tensors. This function is the identity in these cases.");
+        say("Tensor.mT is deprecated on 0-D tensors. This function is the identity in these cases.");
         last_two = false;
     } else if (!last_two && n != 2) {
-        warn(n ? "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated and it "
-                 "will "
-                 "throw an error in a future release. Consider `x.mT` to transpose batches of matrices or "
-                 "`x.permute(*range(x.ndim - 1, -1, -1))` to reverse the dimensions of a tensor."
-               : "Tensor.T is deprecated on 0-D tensors. This function is the identity in these cases.");
+        const std::string numbers = pytorch_words ? "minitensor.arange" : "range";
+        say(n ? "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated and it "
+                "will throw an error in a future release. Consider `x.mT` to transpose batches of matrices or "
+                "`x.permute(*" +
+                    numbers + "(x.ndim - 1, -1, -1))` to reverse the dimensions of a tensor."
+              : "Tensor.T is deprecated on 0-D tensors. This function is the identity in these cases.");
     }
     if (last_two && n < 2)
         fail("tensor.mT is only supported on matrices or batches of matrices. Got " + std::to_string(n) + "-D tensor.");
@@ -126,18 +128,20 @@ int set_grad(PyObject* self, PyObject* value, void*) {
                 return 0;
             }
             if (!is_tensor(value))
-                fail_type(std::string("assigned grad expected to be a Tensor or None but got ") +
+                fail_type(std::string("assigned grad expected to be a Tensor or None but got grad of type ") +
                           Py_TYPE(value)->tp_name);
             Tensor& g = *tensor_of(value);
             if (&g == &t) fail("can't assign Variable as its own grad");
             if (!(g.sizes == t.sizes))
-                fail("assigned grad has data of a different size: expected " + to_string(t.sizes) + ", got " +
-                     to_string(g.sizes));
+                fail("attempting to assign a gradient of size '" + to_string(g.sizes) + "' to a tensor of size '" +
+                     to_string(t.sizes) + "'. Please ensure that the gradient and the tensor are the same size");
             if (g.dtype != t.dtype)
                 fail(std::string("assigned grad has data of a different type: expected ") + info(t.dtype).name +
                      ", got " + info(g.dtype).name);
             if ((home_of(g).type == DeviceType::Meta) != (home_of(t).type == DeviceType::Meta))
-                fail("assigned grad is on device " + device_text(home_of(g)) + ": expected " + device_text(home_of(t)));
+                fail("attempting to assign a gradient with device type '" + device_text(home_of(g)) +
+                     "' to a tensor with device type '" + device_text(home_of(t)) +
+                     "'. Please ensure that the gradient and the tensor are on the same device");
             autograd_meta(t).grad = Ref<Tensor>::borrow(&g);
             return 0;
         },

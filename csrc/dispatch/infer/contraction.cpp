@@ -52,8 +52,20 @@ Dims batch_sizes(const Tensor& a, const Tensor& b) {
     int64_t batch = product(batch_sizes(a, b));
     std::string lead = "[" + text(batch) + ", ";
     fail("Expected size for first two dimensions of batch2 tensor to be: " + lead + text(k) + "] but got: " + lead +
-         text(b.sizes[b.ndim() - 2]) + "]. (matmul of shapes " + to_string(a.sizes) + " and " + to_string(b.sizes) +
-         ")");
+         text(b.sizes[b.ndim() - 2]) + "]." +
+         detail(" (matmul of shapes " + to_string(a.sizes) + " and " + to_string(b.sizes) + ")"));
+}
+
+// PyTorch's words are those of the product that these shapes mean: `dot`, `mv`, `mm` or `bmm`.
+[[noreturn]] void fail_dtypes(const Tensor& a, const Tensor& b) {
+    const std::string left = torch_type_name(a.dtype), right = torch_type_name(b.dtype);
+    if (b.ndim() == 1 && a.ndim() == 1)
+        fail("dot : expected both vectors to have same dtype, but found " + left + " and " + right);
+    if (b.ndim() == 1)
+        fail("addmv input tensors must have the same dtype, but got " + right + ", " + left + ", and " + right);
+    if (b.ndim() > 2) fail("expected scalar type " + left + " but found " + right);
+    fail(std::string("expected m1 and m2 to have the same dtype, but got: ") + cpp_name(a.dtype) +
+         " != " + cpp_name(b.dtype));
 }
 
 }  // namespace
@@ -68,9 +80,7 @@ void infer_matmul(Call& call) {
         fail("both arguments to matmul need to be at least 1D, but they are " + std::to_string(a.ndim()) + "D and " +
              std::to_string(b.ndim()) + "D");
     if (a.sizes.back() != (b.ndim() == 1 ? b.sizes[0] : b.sizes[b.ndim() - 2])) fail_shapes(a, b);
-    if (a.dtype != b.dtype)
-        fail(std::string("expected m1 and m2 to have the same dtype, but got: ") + cpp_name(a.dtype) +
-             " != " + cpp_name(b.dtype));
+    if (a.dtype != b.dtype) fail_dtypes(a, b);
     if (a.dtype == DType::Bool)
         throw Error(ErrorKind::NotImplemented, "\"addmm_impl_cpu_\" not implemented for 'Bool'");
     call.result_count = 1;

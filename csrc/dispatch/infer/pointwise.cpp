@@ -3,6 +3,7 @@
 #include <string>
 
 #include "core/error.h"
+#include "dispatch/call.h"
 #include "dispatch/infer/elementwise.h"
 #include "dispatch/registry.h"
 
@@ -26,10 +27,7 @@ void set(Call& call, DType compute, DType result) {
     }
 }
 
-[[noreturn]] void refuse(const Call& call, DType dtype) {
-    throw Error(ErrorKind::NotImplemented,
-                "\"" + call.op->name + "_cpu\" not implemented for '" + torch_type_name(dtype) + "'");
-}
+[[noreturn]] void refuse(const Call& call, DType dtype) { refuse_dtype(*call.op, dtype); }
 
 }  // namespace
 

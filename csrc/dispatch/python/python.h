@@ -54,6 +54,8 @@ PyObject* scalar_to_python(const Scalar& scalar);
 // Warns at the user's line, and tells a function that is being recorded (minitensor/_warning.py). Throws where a filter
 // makes it an error.
 void warn(const std::string& text);
+// What is to change in PyTorch alone: said where a program runs under its name, once.
+void warn_of_pytorch(const std::string& text);
 
 // A tuple of a sequence's items; nothing else calls CPython's function. Up to Python 3.11 its allocation collects
 // garbage after it has looked where a list's items are: a finalizer that changes that list had it read freed memory.

@@ -45,6 +45,8 @@ def _size(size: tuple[Any, ...]) -> tuple[int, ...]:
 def _by_place_or_name(function: str, sizes: tuple[Any, ...], size: Any) -> Any:
     """The size, which is given by place, as one tuple or number by number, or as `size=`."""
     if size is None:
+        if not sizes:
+            raise TypeError(f'{function}() missing 1 required positional arguments: "size"')
         return sizes
     if sizes:
         raise TypeError(f"{function}() got multiple values for argument 'size'")
@@ -322,10 +324,6 @@ def multinomial(
     nonzero = (weights > 0).sum(-1)
     if input.numel() and bool(_C.all_slices(nonzero == 0).any()):
         raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
-    if not replacement and input.numel() and bool(_C.all_slices(nonzero < num_samples).any()):
-        raise RuntimeError(
-            "invalid multinomial distribution (with replacement=False, not enough non-negative category to sample)"
-        )
     if _as_torch(generator, input.device):
         made = torch_.multinomial(weights, num_samples, replacement, generator)
     elif replacement:

@@ -49,6 +49,8 @@ def nll_loss(
 
 
 def _nll_loss(input: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int, reduction: str) -> Tensor:
+    if target.dtype is _C.uint8:  # the one other dtype that PyTorch takes for classes
+        target = target.to(_C.int64)
     _check_classes(input, target, weight, reduction)
     return (_of_rows if input.dim() <= 2 else _of_images)(input, target, weight, ignore_index, reduction)
 
@@ -89,11 +91,15 @@ def cross_entropy(
     if size_average is not None or reduce is not None:
         reduction = reduction_of(size_average, reduce, reduction)
     label_smoothing = number(label_smoothing, "cross_entropy_loss", "label_smoothing")
+    if target.dtype is _C.uint8:
+        target = target.to(_C.int64)
     if weight is None and label_smoothing == 0.0 and reduction == "mean" and _is_usual(input, target):
         mean: Tensor = _nll_mean(_log_softmax(input, 1), target, ignore_index)
         return mean
-    if not 0.0 <= label_smoothing <= 1.0:
-        raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
+    if label_smoothing > 1.0:
+        raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing:g}")
+    if not label_smoothing > 0.0:  # PyTorch smoothes for numbers above zero only, and refuses no other
+        label_smoothing = 0.0
     classes = 0 if input.dim() == 1 else 1
     if target.shape == input.shape and input.dim() > 0:
         if not target.is_floating_point():

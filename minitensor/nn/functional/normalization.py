@@ -59,9 +59,14 @@ def batch_norm(
 
     ``input`` is ``[N, C, ...]``. If ``training``, the statistics are the batch's own, and the running ones move towards
     them by ``momentum`` (the variance with Bessel's correction); otherwise they are the running ones.
+    ValueError for an ``eps`` below zero, or of zero in training.
     """
     if training:
         _check_training_size(input.shape)
+        if eps <= 0.0:
+            raise ValueError(f"batch_norm eps must be positive during training, but got {eps}")
+    elif eps < 0.0:
+        raise ValueError(f"batch_norm eps must be non-negative, but got {eps}")
     return _batch(input, weight, bias, running_mean, running_var, training, momentum, eps)
 
 
@@ -94,8 +99,6 @@ def _batch(
             raise RuntimeError("Expected running_mean and running_var to be defined when training=False")
         rstd = (running_var + eps).rsqrt()
         return _planes(input, weight, bias, running_mean.detach(), rstd.detach(), False)
-    if eps < 0:
-        raise ValueError(f"batch_norm eps must be non-negative, got {eps}")
     image = input.detach()
     # One value a plane: as columns, which are read in one go.
     image = image.t().unsqueeze(0) if input.dim() == 2 else image

@@ -20,25 +20,36 @@ _matmul, _transpose = ROWS["matmul"].call, ROWS["transpose"].call
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return ``input @ weight.T + bias``; ``weight`` is ``[out_features, in_features]`` or ``[in_features]``."""
     if weight.ndim == 1:
+        if bias is not None:
+            _check_dtypes(input, weight, bias)
         result = _matmul(input, weight)
         return result if bias is None else result + bias
     matrix = _transpose(weight, 0, 1)
     if bias is None:
         return _matmul(input, matrix)
+    _check_dtypes(input, weight, bias)
     dtype = input.dtype
-    if (
-        dtype in FUSED
-        and dtype == matrix.dtype == bias.dtype
-        and input.dim() > 0
-        and bias.dim() == 1
-        and bias.shape[0] in (1, matrix.shape[1])
-    ):
+    if dtype in FUSED and input.dim() > 0 and bias.dim() == 1 and bias.shape[0] in (1, matrix.shape[1]):
         if input.dim() == 1:
             return fused_addmm(bias, input.unsqueeze(0), matrix).squeeze(0)
         return fused_addmm(bias, input, matrix)
     if dtype in FLOAT8 and input.dim() == 2:
         return addmm(bias, input, matrix)
     return _matmul(input, matrix) + bias
+
+
+def _check_dtypes(input: Tensor, weight: Tensor, bias: Tensor) -> None:
+    """Raise RuntimeError where they differ, which no promotion settles."""
+    if input.dtype is not weight.dtype:
+        first, given = "mat1", input
+    elif bias.dtype is not weight.dtype:
+        first, given = "self", bias
+    else:
+        return
+    raise RuntimeError(
+        f"{first} and mat2 must have the same dtype, but got {_C.type_name(given.dtype)} and "
+        f"{_C.type_name(weight.dtype)}"
+    )
 
 
 def grouped_mm(

@@ -109,7 +109,10 @@ def clip_grad_norm(
     foreach: bool | None = None,
 ) -> Any:
     """Deprecated: :func:`clip_grad_norm_`."""
-    warn("`nn.utils.clip_grad_norm` is now deprecated in favor of `nn.utils.clip_grad_norm_`.", FutureWarning)
+    warn(
+        "`minitensor.nn.utils.clip_grad_norm` is now deprecated in favor of `minitensor.nn.utils.clip_grad_norm_`.",
+        FutureWarning,
+    )
     return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
 
 

@@ -30,6 +30,10 @@ void check_attention(const Call& call, size_t first) {
              " and value.dtype: " + torch_type_name(v.dtype) + " instead.");
     bool fits = q.ndim() == 3 && k.ndim() == 3 && v.ndim() == 3 && q.sizes[0] == k.sizes[0] &&
                 q.sizes[0] == v.sizes[0] && q.sizes[2] == k.sizes[2] && k.sizes[1] == v.sizes[1];
+    if (!fits && pytorch_words && q.ndim() == 3 && k.ndim() == 3 && q.sizes[0] == k.sizes[0] &&
+        q.sizes[2] != k.sizes[2])
+        fail("Expected size for first two dimensions of batch2 tensor to be: " +
+             to_string(Dims{q.sizes[0], q.sizes[2]}) + " but got: " + to_string(Dims{k.sizes[0], k.sizes[2]}) + ".");
     if (!fits)
         fail("attention: query [B, L, E], key [B, S, E] and value [B, S, V] do not fit: " + to_string(q.sizes) + ", " +
              to_string(k.sizes) + ", " + to_string(v.sizes));

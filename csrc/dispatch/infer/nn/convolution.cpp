@@ -3,6 +3,7 @@
 #include <string>
 
 #include "core/error.h"
+#include "dispatch/infer/contraction.h"
 #include "dispatch/infer/elementwise.h"
 
 namespace mt {
@@ -55,8 +56,8 @@ void check_rank(const Call& call, const Tensor& t, const Tensor& other) {
 
 void check_same_dtype(const Tensor& a, const Tensor& b, const char* what) {
     if (a.dtype != b.dtype)
-        fail(std::string("Input type (") + torch_type_name(a.dtype) + ") and " + what + " type (" +
-             torch_type_name(b.dtype) + ") should be the same");
+        fail(std::string("Input type (") + cpp_name(a.dtype) + ") and " + what + " type (" + cpp_name(b.dtype) +
+             ") should be the same");
 }
 
 // The output's spatial sizes; throws where the kernel does not fit.
@@ -86,7 +87,8 @@ void infer_convolution(Call& call) {
     const Tensor &t = tensor_at(call, 0, "input"), &w = tensor_at(call, 1, "weight");
     check_rank(call, t, w);
     check_parameters(call, 0, t.ndim() - 2);
-    check_same_dtype(t, w, "weight");
+    const bool biased = call.operand_count > 2 && call.operands[2].tensor;
+    check_same_dtype(t, w, biased ? "bias" : "weight");
     check_dtype(call, t, true);
     int64_t groups = call.param(3).as_int();
     if (w.sizes[0] < groups || w.sizes[0] % groups)
@@ -98,7 +100,7 @@ void infer_convolution(Call& call) {
         fail("Given groups=" + text(groups) + ", weight of size " + to_string(w.sizes) + ", expected input" +
              to_string(t.sizes) + " to have " + text(w.sizes[1] * groups) + " channels, but got " + text(t.sizes[1]) +
              " channels instead");
-    if (call.operand_count > 2 && call.operands[2].tensor) {
+    if (biased) {
         const Tensor& b = call.in(2);
         check_same_dtype(t, b, "bias");
         if (b.ndim() != 1 || b.sizes[0] != w.sizes[0])

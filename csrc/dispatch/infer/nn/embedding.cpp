@@ -22,8 +22,8 @@ void add_result(Call& call, size_t i, DType dtype, const Dims& sizes) {
 void check_indices(const Tensor& indices) {
     if (indices.dtype != DType::I64 && indices.dtype != DType::I32)
         fail(std::string("Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, "
-                         "Int; but got ") +
-             torch_type_name(indices.dtype) + " instead (while checking arguments for embedding)");
+                         "Int; but got minitensor.") +
+             torch_type_name(indices.dtype) + "Tensor instead (while checking arguments for embedding)");
 }
 
 }  // namespace

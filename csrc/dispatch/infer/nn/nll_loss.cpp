@@ -22,7 +22,7 @@ void check_loss_dtype(const Tensor& t) {
 
 void check_target(const Tensor& target) {
     if (target.dtype != DType::I64)
-        fail(std::string("expected target dtype to be Long, but got ") + torch_type_name(target.dtype));
+        fail(std::string("expected target dtype to be Long or Byte, but got ") + torch_type_name(target.dtype));
     if (target.ndim() != 1)
         fail("nll_loss: the target must have one dimension [N], but has shape " + to_string(target.sizes));
 }

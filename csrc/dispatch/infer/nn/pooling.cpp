@@ -44,6 +44,13 @@ void result(Call& call, DType dtype, const Tensor& t, const Dims& spatial) {
     for (int64_t n : spatial) call.results[0].sizes.push_back(n);
 }
 
+// The sizes of a picture as PyTorch writes them: (3x1x1).
+std::string by_crosses(int64_t channels, const Dims& spatial) {
+    std::string shown = "(" + text(channels) + (spatial.size() == 1 ? "x1" : "");  // a line is a picture of one row
+    for (int64_t size : spatial) shown += "x" + text(size);
+    return shown + ")";
+}
+
 Dims window_counts(const Dims& sizes, const Dims& kernel, const Dims& stride, const Dims& padding, const Dims* dilation,
                    bool ceil_mode) {
     size_t rank = sizes.size() - 2;
@@ -67,10 +74,11 @@ Dims window_counts(const Dims& sizes, const Dims& kernel, const Dims& stride, co
                  ", kernel_size=" + text(kernel[d]) + " and dilation=" + text(dilation ? (*dilation)[d] : 1));
         counts.push_back(
             pool_output_size(sizes[2 + d], kernel[d], stride[d], padding[d], dilation ? (*dilation)[d] : 1, ceil_mode));
-        if (counts.back() < 1)
-            fail("Given input size: " + to_string(sizes) + ". Calculated output size is too small along dimension " +
-                 text(static_cast<int64_t>(d)));
     }
+    for (int64_t count : counts)
+        if (count < 1)
+            fail("Given input size: " + by_crosses(sizes[1], Dims(sizes.data() + 2, rank)) +
+                 ". Calculated output size: " + by_crosses(sizes[1], counts) + ". Output size is too small");
     return counts;
 }
 

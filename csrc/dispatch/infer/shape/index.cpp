@@ -29,7 +29,8 @@ ResultMeta& result(Call& call, DType dtype, const Dims& sizes) {
 
 void check_index_dtype(const Tensor& index, const char* name) {
     if (index.dtype != DType::I64 && index.dtype != DType::I32)
-        fail(std::string(name) + "(): Expected dtype int32/int64 for index, but got " + torch_type_name(index.dtype));
+        fail(std::string(name) + "(): Expected dtype int32/int64 for index" +
+             detail(std::string(", but got ") + torch_type_name(index.dtype)));
 }
 
 // A 0-d tensor counts as one of shape [1].
@@ -199,7 +200,7 @@ void infer_index_add(Call& call) { infer_index_write(call, "index_add"); }
 void infer_index_copy(Call& call) { infer_index_write(call, "index_copy"); }
 
 void infer_cat(Call& call) {
-    if (!call.operand_count) fail_value("cat(): expected a non-empty list of Tensors");
+    if (!call.operand_count) fail_value("torch.cat(): expected a non-empty list of Tensors");
     const Tensor* shape = nullptr;  // of the first that isn't skipped
     ResultType dtype;
     for (size_t i = 0; i < call.operand_count; ++i) {

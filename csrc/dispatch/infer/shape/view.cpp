@@ -118,8 +118,8 @@ void infer_expand(Call& call) {
     const Tensor& t = call.in(0);
     Dims size = ints_of(call.param(0));
     if (size.size() < t.ndim())
-        fail("expand(" + std::string(info(t.dtype).name) + " tensor of shape " + to_string(t.sizes) +
-             ", size=" + to_string(size) + "): the number of sizes provided (" + std::to_string(size.size()) +
+        fail("expand(minitensor." + std::string(torch_type_name(t.dtype)) + "Tensor{" + to_string(t.sizes) +
+             "}, size=" + to_string(size) + "): the number of sizes provided (" + std::to_string(size.size()) +
              ") must be greater or equal to the number of dimensions in the tensor (" + std::to_string(t.ndim()) + ")");
     size_t lead = size.size() - t.ndim();
     meta.strides.resize(size.size());

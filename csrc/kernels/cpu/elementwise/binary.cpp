@@ -43,8 +43,8 @@ __attribute__((noinline)) void general_binary(BinaryOp op, DType result, Call& c
     Number numbers[2];
     LoopOperand operands[2];
     for (size_t i = 0; i < 2; ++i) {
-        // As in PyTorch, the second operand of float16 arithmetic keeps its precision if it is a single number.
-        bool wide = i == 1 && is_arithmetic(op) && is_floating(compute);
+        // As in PyTorch, the second operand of float16 products and quotients keeps its precision if it is one number.
+        bool wide = i == 1 && is_arithmetic(op) && op != BinaryOp::Add && op != BinaryOp::Sub && is_floating(compute);
         if (call.operands[i].tensor) {
             operands[i] = operand_of(call.in(i), wide && call.in(i).numel == 1 ? loop : compute);
         } else {

@@ -1,5 +1,6 @@
 // Kernels with one tensor operand.
 #include "core/error.h"
+#include "dispatch/call.h"
 #include "dispatch/infer/elementwise.h"
 #include "dispatch/registry.h"
 #include "kernels/cpu/elementwise/complex_loops.h"
@@ -10,8 +11,7 @@ namespace mt::cpu {
 
 void check_loop(bool exists, const Call& call) {
     if (__builtin_expect(exists, 1)) return;
-    throw Error(ErrorKind::NotImplemented,
-                "\"" + call.op->name + "_cpu\" not implemented for '" + torch_type_name(call.compute) + "'");
+    refuse_dtype(*call.op, call.compute);
 }
 
 void run_unary(UnaryOp op, Call& call) {
