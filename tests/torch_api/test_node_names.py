@@ -1,6 +1,7 @@
 """The backward graph of a function that PyTorch has one node for shows one node, under PyTorch's name."""
 
 import warnings
+from itertools import islice
 
 import pytest
 
@@ -183,7 +184,8 @@ OTHER_OPS = {
 
 
 @pytest.mark.exhaustive
-def test_nodes_have_pytorchs_names():
+@pytest.mark.parametrize("part", range(4))
+def test_nodes_have_pytorchs_names(part):
     torch = pytest.importorskip("torch")
     pytest.importorskip("expecttest")
     with warnings.catch_warnings():
@@ -199,10 +201,10 @@ def test_nodes_have_pytorchs_names():
             return type(found[0]).__name__ if found else None
 
         different, compared = {}, 0
-        for op in op_db:
+        for op in op_db[part::4]:
             if op.name in OTHER_OPS or not op.supports_autograd or torch.float32 not in op.supported_dtypes("cpu"):
                 continue
-            for sample in list(op.sample_inputs("cpu", torch.float32, requires_grad=True))[:4]:
+            for sample in islice(op.sample_inputs("cpu", torch.float32, requires_grad=True), 4):
                 seen = {}
                 try:
                     theirs = name(op.op(sample.input, *sample.args, **sample.kwargs))
@@ -222,5 +224,5 @@ def test_nodes_have_pytorchs_names():
                     compared += 1
                     if ours != theirs:
                         different.setdefault(op.name, set()).add((theirs, ours))
-    assert compared > 1000
+    assert compared > 250
     assert different == {}

@@ -200,7 +200,7 @@ void infer_index_add(Call& call) { infer_index_write(call, "index_add"); }
 void infer_index_copy(Call& call) { infer_index_write(call, "index_copy"); }
 
 void infer_cat(Call& call) {
-    if (!call.operand_count) fail_value("torch.cat(): expected a non-empty list of Tensors");
+    if (!call.operand_count) fail_value("minitensor.cat(): expected a non-empty list of Tensors");
     const Tensor* shape = nullptr;  // of the first that isn't skipped
     ResultType dtype;
     for (size_t i = 0; i < call.operand_count; ++i) {
