@@ -12,13 +12,23 @@ from minitensor import _C
 from minitensor_jit.state.calls import CONTAINERS, IMMUTABLE, is_framework, is_numpy
 from minitensor_jit.state.classes import HEAP_TYPE, slot_is_set
 from minitensor_jit.state.contents import MOST_ITEMS, ContentReads
-from minitensor_jit.state.notes import ABSENT, Guard, Snapshot, has_python, in_python, is_plain, lookup, own_dict
+from minitensor_jit.state.notes import (
+    ABSENT,
+    Guard,
+    Snapshot,
+    has_python,
+    in_python,
+    is_gradient,
+    is_plain,
+    lookup,
+    own_dict,
+)
 
 __all__ = ["AttributeReads"]
 
 _TENSOR_STATE = frozenset(
     {"_version", "storage_offset", "_base", "grad_fn", "output_nr", "is_shared", "is_pinned", "storage_id", "__dict__",
-     "untyped_storage", "storage", "is_inference"}
+     "untyped_storage", "storage", "is_inference", "is_set_to"}
 )  # fmt: skip
 """Of a tensor, what a program doesn't compare."""
 
@@ -190,7 +200,9 @@ class AttributeReads(ContentReads):
         if not given:
             self._note(Guard.LAYOUT, tensor, ())
         if name in _TENSOR_STATE or (given and name in ("requires_grad", "is_leaf") and not _C.is_grad_enabled()):
-            self._write(tensor, f"reads {name} of a tensor, which programs don't compare,")
+            what = f"reads {name} of a tensor, which programs don't compare,"
+            # The object of a gradient that only its tensor has may be made by the function.
+            self._unwatched(f"it {what}") if is_gradient(tensor) else self._write(tensor, what)
             return
         found = lookup(type(tensor), name)
         if found is not ABSENT:

@@ -26,10 +26,15 @@ from minitensor_jit.state.calls import (
     is_numpy,
     is_pure,
 )
-from minitensor_jit.state.notes import ABSENT, VIEWS, Guard, in_python, is_finalized, is_plain, lookup
+from minitensor_jit.state.notes import ABSENT, VIEWS, Guard, in_python, is_finalized, is_gradient, is_plain, lookup
 from minitensor_jit.state.texts import TextReads, makes_text
 
 __all__ = ["Callees"]
+
+# What is asked of classes, or which of two things are the same, is noted for each call.
+_ASKING = frozenset(
+    {isinstance, issubclass, operator.is_, operator.is_not, operator.contains, operator.countOf, operator.indexOf}
+)
 
 _HEAP_TYPE = 1 << 9
 _SETTINGS = frozenset(
@@ -76,7 +81,7 @@ class Callees(TextReads):
     # ---- calls
 
     def _passed(self, function: Any) -> None:
-        if function is isinstance or function is issubclass:
+        if function in _ASKING:
             self._unwatched(f"it hands {function.__name__} on")
         if not is_pure(function) and not isinstance(function.__self__, (type(None), types.ModuleType)):
             self._method(function.__self__, function.__name__, ())
@@ -173,6 +178,8 @@ class Callees(TextReads):
         elif function is hash and is_plain(args[0]):
             return
         elif function is id and id(args[0]) not in self._tensors | self._given and not is_plain(args[0]):
+            if is_gradient(args[0]):
+                self._unwatched("it asks whether a gradient is a certain tensor")
             self._named.append(args[0])
         elif function is weakref.proxy:
             self._unwatched("it makes a weak reference")

@@ -16,7 +16,7 @@ from typing import Any
 from minitensor import _C
 from minitensor_jit.state.calls import CONTAINERS, IMMUTABLE, PURE_TYPES, is_framework, is_numpy
 from minitensor_jit.state.classes import HEAP_TYPE, SPECIAL, ClassReads, is_shared, slot_is_set
-from minitensor_jit.state.notes import ABSENT, VIEWS, Guard, in_python, is_plain, lookup, own_dict
+from minitensor_jit.state.notes import ABSENT, VIEWS, Guard, in_python, is_gradient, is_plain, lookup, own_dict
 from minitensor_jit.state.settings import named_by, parts_of, value_of
 
 __all__ = ["MOST_DEPTH", "MOST_ITEMS", "ContentReads"]
@@ -166,6 +166,8 @@ class ContentReads(ClassReads):
             for tensor in tensors:
                 if id(tensor) not in self._tensors:
                     self._write(tensor, "asks whether an argument is a certain tensor,")
+        if len(tensors) == 2 and any(map(is_gradient, tensors)):
+            self._unwatched("it asks whether a gradient is a certain tensor")
         if any(id(thing) in self._given for thing in things) and all(
             isinstance(thing, (tuple, list, dict, set)) for thing in things
         ):

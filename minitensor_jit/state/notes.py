@@ -24,6 +24,7 @@ __all__ = [
     "has_python",
     "in_python",
     "is_finalized",
+    "is_gradient",
     "is_plain",
     "lookup",
     "own_dict",
@@ -123,6 +124,11 @@ def in_python(function: Any) -> bool:
 def is_plain(thing: Any) -> bool:
     """Whether a thing never changes, and is compared by what it is."""
     return type(thing) in IMMUTABLE or (type(thing) is tuple and all(map(is_plain, thing)))
+
+
+def is_gradient(thing: Any) -> bool:
+    """Whether it is one that a tensor from outside had when the function that is recorded began."""
+    return any(gradient is thing for gradient in _C.gradients_before())
 
 
 def has_python(kind: type, *names: str) -> bool:
@@ -254,12 +260,18 @@ class Notes:
         return f"a {type(part).__name__} that it makes"
 
     def _read_argument(self, guards: list[tuple[int, Any, Any]]) -> bool:
-        """Whether guards compare a tensor of the arguments. There are thousands of parts in a step of a library's."""
-        tensors = self._tensors
-        waiting = [what for _, _, what in guards] if tensors else []
+        """Whether guards compare a tensor of the arguments; gradients of before that they compare are pinned.
+
+        There are thousands of parts in a step of a library's.
+        """
+        tensors, gradients = self._tensors, {id(gradient): gradient for gradient in _C.gradients_before()}
+        waiting = [what for _, _, what in guards] if tensors or gradients else []
         for parts in waiting:
-            if not tensors.isdisjoint(map(id, parts)):
+            ids = set(map(id, parts))
+            if not tensors.isdisjoint(ids):
                 return True
+            for pinned in ids & gradients.keys():
+                _C.pin_gradient(gradients.pop(pinned))
             waiting += [part for part in parts if isinstance(part, (tuple, frozenset))]
         return False
 

@@ -1,6 +1,7 @@
 """Arguments of compiled functions that these reach by themselves too: by closures, defaults, attributes, modules."""
 
 import contextlib
+import operator
 import types
 
 import pytest
@@ -215,3 +216,146 @@ def test_an_argument_whose_parts_are_elsewhere():
     for x in (data, mt.rand(6), data, mt.rand(6)):
         assert f(x).tolist() == (x[1:3] * part).tolist()
     assert f.hits == 1
+
+
+def accumulated(w, buffer, x):
+    (w * x).sum().backward()
+    return buffer * 1
+
+
+def read_before(w, buffer, x):
+    before = buffer * 1
+    (w * x).sum().backward()
+    return before + w.grad
+
+
+def written_before(w, buffer, x):
+    buffer.add_(1)
+    (w * x).sum().backward()
+    return w.grad * 1
+
+
+def returned(w, buffer, x):
+    (w * x).sum().backward()
+    return buffer
+
+
+def told_apart(w, buffer, x):
+    (w * x).sum().backward()
+    return x * (2 if w.grad is buffer else 3)
+
+
+def zeroed(w, buffer, x):
+    if w.grad is not None:
+        w.grad.zero_()
+    (w * x).sum().backward()
+    return buffer * 1
+
+
+def put_there(w, buffer, x):
+    w.grad = buffer
+    (w * x).sum().backward()
+    return buffer * 1
+
+
+GRADIENTS = {
+    "other": lambda buffer: mt.ones(3), "it": lambda buffer: buffer, "none": lambda buffer: None,
+    "view": lambda buffer: buffer[:],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("first", ["it", "none"])
+@pytest.mark.parametrize("options", [{}, {"jit_compile": True}], ids=["function", "jit_compile"])
+@pytest.mark.parametrize(
+    "body",
+    [accumulated, read_before, written_before, returned, told_apart, zeroed, put_there],
+    ids=lambda body: body.__name__,
+)
+def test_a_gradient_that_the_function_reaches_by_itself_too_is_not_any_gradient(body, options, first):
+    def run(wrap):
+        w, buffer, calls, found = mt.nn.Parameter(mt.ones(3)), mt.zeros(3), 0, []
+        step = wrap(lambda x: body(w, buffer, x))
+        for name in (first, *GRADIENTS, *GRADIENTS):
+            w.grad = GRADIENTS[name](buffer)
+            for _ in range(3):
+                calls += 1
+                result = step(mt.full((3,), float(calls)))
+                found.append((result.tolist(), buffer.tolist(), w.grad.tolist(), w.grad is buffer))
+        return found
+
+    assert run(lambda step: mt.function(step, **options)) == run(lambda step: step)
+
+
+def test_gradients_in_a_buffer_that_stays_keep_the_program():
+    w, buffer = mt.nn.Parameter(mt.ones(3)), mt.zeros(3)
+    w.grad = buffer
+    step = mt.function(lambda x: accumulated(w, buffer, x), jit_compile=True)
+    for calls in range(1, 5):
+        assert step(mt.ones(3)).tolist() == [calls] * 3
+    assert (step.programs, step.hits) == (1, 3)
+
+
+class Marked(mt.Tensor):
+    pass
+
+
+def with_mark(number):
+    gradient = mt.ones(3)
+    gradient.mark = number
+    return gradient
+
+
+ASKED = {
+    "id": lambda g, buffer, mark: 2 if id(g) == mark else 3,
+    "ids": lambda g, buffer, mark: len({id(g), id(buffer)}),
+    "is by map": lambda g, buffer, mark: sum(map(operator.is_, [g], [buffer])),
+    "attribute": lambda g, buffer, mark: getattr(g, "mark", 1.0),
+    "attributes": lambda g, buffer, mark: len(vars(g)),
+    "class": lambda g, buffer, mark: 2 if isinstance(g, Marked) else 3,
+    "name of the class": lambda g, buffer, mark: len(type(g).__name__),
+    "what it gives": lambda g, buffer, mark: (g * 2).detach(),
+    "memory": lambda g, buffer, mark: 2 if g.is_set_to(buffer) else 3,
+}
+BECOMES = {
+    "other": lambda buffer: mt.ones(3), "it": lambda buffer: buffer, "view": lambda buffer: buffer[:],
+    "2": lambda buffer: with_mark(2.0), "3": lambda buffer: with_mark(3.0),
+    "marked": lambda buffer: mt.ones(3).as_subclass(Marked),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("sums", [True, False], ids=["sums", "reads"])
+@pytest.mark.parametrize("options", [{}, {"jit_compile": True}], ids=["function", "jit_compile"])
+@pytest.mark.parametrize("what", ASKED)
+def test_what_a_function_asks_of_a_gradient_is_of_the_one_that_there_is(what, options, sums):
+    def run(wrap):
+        w, buffer, found = mt.nn.Parameter(mt.ones(3)), mt.zeros(3), []
+        mark = id(buffer)
+
+        def body(x):
+            if sums:
+                (w * x).sum().backward()
+            return x * ASKED[what](w.grad, buffer, mark)
+
+        step = wrap(body)
+        for name in (*BECOMES, *BECOMES):
+            w.grad = BECOMES[name](buffer)
+            for _ in range(3):
+                result = step(mt.ones(3))
+                found.append((type(result), result.detach().as_subclass(mt.Tensor).tolist(), w.grad.tolist()))
+        return found
+
+    assert run(lambda step: mt.function(step, **options)) == run(lambda step: step)
+
+
+@pytest.mark.parametrize("options", [{}, {"jit_compile": True}], ids=["function", "jit_compile"])
+def test_whether_tensors_are_set_to_the_same_memory_is_asked_at_each_call(options):
+    a, b = mt.ones(3), mt.ones(3)
+
+    def body(x):
+        return x * (2 if a.is_set_to(b) else 3) * (5 if x.is_set_to(a) else 7)
+
+    f = mt.function(body, **options)
+    for change in (lambda: None, lambda: b.set_(a), lambda: b.set_(mt.ones(3))):
+        change()
+        for x in (mt.ones(3), mt.ones(3), a, mt.ones(3)):
+            assert f(x).tolist() == body(x).tolist()

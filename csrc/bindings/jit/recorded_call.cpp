@@ -106,6 +106,25 @@ PyObject* py_wrote_shared(PyObject*, PyObject*) {
     return PyBool_FromLong(trace::current && trace::current->wrote_shared);
 }
 
+PyObject* py_gradients_before(PyObject*, PyObject*) {
+    return guarded([&]() -> PyObject* {
+        PyRef found = checked(PyList_New(0));
+        for (Tensor* gradient : trace::gradients_before()) {
+            PyRef wrapped = checked(wrap(Ref<Tensor>::borrow(gradient)));
+            if (PyList_Append(found.get(), wrapped.get()) < 0) fail_python();
+        }
+        return found.release();
+    });
+}
+
+PyObject* py_pin_gradient(PyObject*, PyObject* gradient) {
+    return guarded([&]() -> PyObject* {
+        if (!is_tensor(gradient)) fail_type("pin_gradient takes a Tensor");
+        trace::pin_gradient(*tensor_of(gradient));
+        Py_RETURN_NONE;
+    });
+}
+
 PyObject* py_in_recorded_call(PyObject*, PyObject*) { return PyBool_FromLong(recorded_calls > 0); }
 
 // Leaves that got gradients since this thread began to watch, which it does while `watching`.
@@ -142,6 +161,10 @@ PyMethodDef recorded_call_functions[] = {
     {"call_recorded", method<py_call_recorded>(), METH_VARARGS,
      "call_recorded(function, args, kwargs, reason, tag | None, owner, close): its result; what it does is recorded "
      "under a tag, as the function of that number if it is not 0; with `close` values may not be read."},
+    {"gradients_before", method<py_gradients_before>(), METH_NOARGS,
+     "gradients_before(): those that tensors from outside had when the function which is recorded began."},
+    {"pin_gradient", method<py_pin_gradient>(), METH_O,
+     "pin_gradient(gradient): the function reaches it by itself too, and programs are for the very tensor."},
     {"in_recorded_call", method<py_in_recorded_call>(), METH_NOARGS,
      "Whether this thread is in a call of call_recorded."},
     {"wrote_shared", method<py_wrote_shared>(), METH_NOARGS,

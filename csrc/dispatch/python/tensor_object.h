@@ -21,4 +21,12 @@ inline bool held_by_python(const Tensor& tensor) {
     return tensor.pyobject && !reinterpret_cast<const TensorObject*>(tensor.pyobject)->kept;
 }
 
+// Whether it has no attributes of Python's, and no class but Tensor.
+inline bool plain_in_python(const Tensor& tensor) {
+    if (!tensor.pyobject) return true;
+    PyObject* attributes = reinterpret_cast<const TensorObject*>(tensor.pyobject)->dict;
+    return !PyType_HasFeature(Py_TYPE(tensor.pyobject), Py_TPFLAGS_HEAPTYPE) &&
+           (!attributes || PyDict_GET_SIZE(attributes) == 0);
+}
+
 }  // namespace mt

@@ -45,8 +45,14 @@ bool Program::gather(Tensor* const* given, Arguments& arguments) const {
         if (!bare_leaf(owner)) return false;
         if (gradient.before == Gradient::Before::Any) continue;
         Tensor* now = owner.autograd ? owner.autograd->grad.get() : nullptr;
+        if (gradient.before == Gradient::Before::Pinned) {
+            if (now != gradient.pinned.get()) return false;
+            continue;
+        }
         if (!now != (gradient.before == Gradient::Before::Absent)) return false;
-        if (now) arguments.push_back(now);
+        if (!now) continue;
+        if (!plain_in_python(*now)) return false;
+        arguments.push_back(now);
     }
     return true;
 }

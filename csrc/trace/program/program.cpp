@@ -27,6 +27,7 @@ struct StreamPosition {
 };
 thread_local StreamPosition stream_at_begin;
 thread_local uint64_t settings_at_begin;
+thread_local std::vector<const Tensor*> pinned_gradients;
 
 int32_t find_storage(const std::vector<Tensor*>& tensors, const Storage* storage) {
     for (size_t i = 0; i < tensors.size(); ++i)
@@ -88,8 +89,19 @@ void begin_function() {
     settings_at_begin = settings_word();
 }
 
+std::vector<Tensor*> gradients_before() {
+    std::vector<Tensor*> found;
+    if (!function_log) return found;
+    for (const FunctionLog::Gradient& one : function_log->gradients)
+        if (one.before) found.push_back(one.before.get());
+    return found;
+}
+
+void pin_gradient(const Tensor& gradient) { pinned_gradients.push_back(&gradient); }
+
 void end_function() {
     forget_casts_of_function();
+    pinned_gradients.clear();
     own_nodes_from = 0;
     // It goes last, since tensors may run code when they die.
     std::unique_ptr<FunctionLog> gone(std::exchange(function_log, nullptr));
@@ -130,9 +142,16 @@ std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> pla
         if (argument != given.end()) gradient.argument = static_cast<int32_t>(argument - given.begin());
         else program->hold(gradient.owner = one.owner);
         if (one.read || (one.before && now == one.before)) {
-            gradient.before = one.before ? Gradient::Before::Argument : Gradient::Before::Absent;
+            const bool pinned = std::find(pinned_gradients.begin(), pinned_gradients.end(), one.before.get()) !=
+                                pinned_gradients.end();
+            gradient.before = pinned       ? Gradient::Before::Pinned
+                              : one.before ? Gradient::Before::Argument
+                                           : Gradient::Before::Absent;
             gradient.before_argument = static_cast<uint32_t>(arguments.size());
-            if (one.before) arguments.push_back(one.before.get());
+            if (gradient.before == Gradient::Before::Argument && !plain_in_python(*one.before))
+                return refuse("a gradient has attributes of Python's, or is of another class");
+            if (pinned) program->hold(gradient.pinned = one.before);
+            else if (one.before) arguments.push_back(one.before.get());
             if (one.before == now) gradient.after = Gradient::After::Unchanged;
         }
         if (!now && gradient.after == Gradient::After::Result) gradient.after = Gradient::After::Absent;

@@ -14,6 +14,11 @@ namespace mt::trace {
 void begin_function();
 void end_function();
 
+// The gradients that tensors from outside had when it began. A program takes what they are at a call for them.
+std::vector<Tensor*> gradients_before();
+// The function also reaches one of them by itself: programs are for the very tensor, as for any other from outside.
+void pin_gradient(const Tensor& gradient);
+
 // Why no program is kept of a function whose clusters wait to be compiled, or are on trial: a later call may be.
 extern const char* const kUnsettled;
 
@@ -91,11 +96,12 @@ class Program {
     // The .grad of a leaf. What it is when a call begins, if the function sees it, is an argument more; what it is
     // when it ends is a result more.
     struct Gradient {
-        enum class Before : uint8_t { Any, Absent, Argument } before;
+        enum class Before : uint8_t { Any, Absent, Argument, Pinned } before;
         enum class After : uint8_t { Unchanged, Absent, Result } after;
         uint32_t before_argument, after_result;
         int32_t argument;  // whose it is; -1: `owner`
         Ref<Tensor> owner;
+        Ref<Tensor> pinned{};  // what it must be
         Tensor& of(Tensor* const* arguments) const {
             return argument < 0 ? *owner : *arguments[static_cast<size_t>(argument)];
         }
