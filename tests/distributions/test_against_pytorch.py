@@ -172,7 +172,9 @@ def test_divergences(pair):
 
 
 def test_all_pairs_are_here():
-    ours = {(p.__name__, q.__name__) for p, q in mt.distributions.kl._KL_REGISTRY}
+    # Not what other tests have registered.
+    registry = mt.distributions.kl._KL_REGISTRY
+    ours = {(p.__name__, q.__name__) for p, q in registry if p.__module__.startswith("minitensor.")}
     assert ours == set(reciprocal_pairs())
 
 

@@ -118,7 +118,7 @@ def test_wrong_arguments():
         utils.get_total_norm([mt.ones(2, dtype=mt.int64)])
     with pytest.warns(UserWarning, match="is an empty generator"):
         assert utils.clip_grad_norm_((p for p in []), 1.0).item() == 0.0
-    with pytest.warns(FutureWarning, match="deprecated in favor of `nn.utils.clip_grad_norm_`"):
+    with pytest.warns(FutureWarning, match="deprecated in favor of `minitensor.nn.utils.clip_grad_norm_`"):
         utils.clip_grad_norm(some, 1.0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
