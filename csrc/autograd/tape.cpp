@@ -543,6 +543,19 @@ Ref<Tensor> detach(const Tensor& tensor) {
     return result;
 }
 
+void detach_in_place(Tensor& tensor) {
+    AutogradMeta& meta = *tensor.autograd;
+    const Ref<GradNode> before = std::move(meta.grad_fn);
+    meta.grad_fn.reset();
+    if (before)
+        for (const Hook& hook : before->hooks)
+            if (hook.kind == Hook::Kind::Tensor && hook.index == meta.output_index) {
+                meta.requires_grad = true;
+                grad_edge(tensor).node->hooks.push_back({hook.kind, 0, Py_NewRef(hook.callable), hook.in_programs});
+            }
+    meta.requires_grad = false;
+}
+
 Ref<Tensor> detach_deeply(const Tensor& tensor) {
     Ref<Tensor> result = detach(tensor);
     if (batch_level(*result)) result->autograd->batch_value = detach_deeply(*result->autograd->batch_value);

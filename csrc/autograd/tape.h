@@ -257,6 +257,8 @@ void check_inference(const Tensor& written);
 Ref<Tensor> detach(const Tensor& tensor);
 // As a user means it: also what is behind vmap loses its history.
 Ref<Tensor> detach_deeply(const Tensor& tensor);
+// Drops a tensor's history. Hooks that were put on it stay, for when it is a leaf that requires grad.
+void detach_in_place(Tensor& tensor);
 std::string node_name(const GradNode& node);  // AddBackward0
 // The node that ends a function's history becomes that of the function, by its name: what the function made since the
 // node `before` is inside of it, and isn't shown. Nothing else depends on it.

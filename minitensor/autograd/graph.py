@@ -175,12 +175,14 @@ def register_multi_grad_hook(
 ) -> Any:
     """Call `fn` once a backward pass: with the list of all gradients, or in mode "any" with the first that comes.
 
-    Gradients that the pass does not compute are None in the list.
+    Gradients that the pass does not compute are None in the list. In mode "all" each tensor has to require grad.
     """
     if mode not in ("all", "any"):
         raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
     if mode == "any":
         tensors = [t for t in tensors if t.requires_grad]
+    elif not all(t.requires_grad for t in tensors):
+        raise AssertionError("Expected gradient function to be set")
     lock = _forks.lock()
     edges = [get_gradient_edge(t) for t in tensors]
     seen: dict[int, dict[int, Any]] = defaultdict(dict)

@@ -18,6 +18,8 @@ class RemovableHandle:
         """Take the hook away; a second call does nothing."""
         if self._hook is not None:
             _C.remove_hook(self._node, self._hook)
+            if isinstance(self._hook, _Once):
+                self._hook.hook = _nothing  # it may also be where `detach_()` took it
             self._node = self._hook = None
 
     def __enter__(self) -> RemovableHandle:
@@ -25,6 +27,10 @@ class RemovableHandle:
 
     def __exit__(self, *exception: object) -> None:
         self.remove()
+
+
+def _nothing(*args: Any) -> None:
+    """Stand for a hook that was taken away."""
 
 
 class _Once:

@@ -532,3 +532,58 @@ def test_names_of_what_belongs_to_no_op():
     found = [t.grad_fn for t in (part, copied)]
     assert [n.name() for n in found] == ["torch::autograd::CopySlices", "torch::autograd::CopyBackwards"]
     assert [type(n).__name__ for n in found] == ["CopySlices", "CopyBackwards"]
+
+
+def test_hooks_stay_with_a_tensor_that_is_detached_in_place():
+    """They are called for the leaf that it becomes, and for what was computed of it before."""
+    seen = []
+    x = mt.ones(2, requires_grad=True)
+    z = x * 2
+    handle = z.register_hook(lambda g: seen.append(g.tolist()) or g * 10)
+    before = z * 3
+    z.detach_()
+    assert not z.requires_grad
+    z.requires_grad_()
+    z.register_hook(lambda g: seen.append(["after", *g.tolist()]))
+    z.sum().backward()
+    assert seen == [[1, 1], ["after", 10, 10]]
+    assert z.grad.tolist() == [10, 10]
+    before.sum().backward()
+    assert seen[2:] == [[3, 3]]
+    assert x.grad.tolist() == [60, 60]
+    handle.remove()
+    z.sum().backward()
+    assert seen[3:] == [["after", 1, 1]]
+    assert z.grad.tolist() == [11, 11]
+
+
+def test_a_hook_that_is_removed_after_detaching_is_called_no_more():
+    x, seen = mt.ones(2, requires_grad=True), []
+    z = x * 2
+    first, second = (z * k for k in (1, 2))
+    handle = z.register_hook(seen.append)
+    z.detach_()
+    handle.remove()
+    first.sum().backward()
+    z.requires_grad_()
+    (z * second.detach()).sum().backward()
+    assert seen == []
+    assert z.grad.tolist() == [4, 4]
+
+
+def test_other_hooks_of_the_node_stay_there():
+    x, seen = mt.ones(4, requires_grad=True), []
+    z, other = x.exp(), x.sin()
+    z.register_hook(lambda g: seen.append("z"))
+    other.register_hook(lambda g: seen.append("other"))
+    z.grad_fn.register_prehook(lambda gs: seen.append("node"))
+    z.detach_()
+    z.requires_grad_()
+    (z + other).sum().backward()
+    assert sorted(seen) == ["other", "z"]
+
+
+def test_all_gradients_need_tensors_that_require_grad():
+    x = mt.ones(2, requires_grad=True)
+    with pytest.raises(AssertionError, match="Expected gradient function to be set"):
+        graph.register_multi_grad_hook((x, mt.ones(2)), print)

@@ -115,10 +115,7 @@ PyObject* method_detach_(PyObject* self, PyObject*) {
         Tensor& t = *tensor_of(self);
         if (thread_settings.inference_mode) return Py_NewRef(self);  // autograd isn't asked
         if (t.base) fail("Can't detach views in-place. Use detach() instead.");
-        if (t.autograd && !t.is_inference) {  // whose flag is not one of autograd's
-            t.autograd->grad_fn.reset();
-            t.autograd->requires_grad = false;
-        }
+        if (t.autograd && !t.is_inference) detach_in_place(t);  // whose flag is not one of autograd's
         return Py_NewRef(self);
     });
 }
