@@ -257,6 +257,17 @@ def test_random_numbers():
     assert set(np.unique(r)) == {0, 2}
 
 
+def test_an_op_with_a_seed_of_its_own_has_its_own_numbers():
+    """Whatever else draws, and the graph's seed not set; those of two sessions begin alike."""
+    seeded, other = tf.random_normal([4], seed=7), tf.random_normal([100])
+    with tf.Session() as session:
+        alone = [session.run(seeded) for _ in range(3)]
+    with tf.Session() as session:
+        beside = [session.run([other, seeded])[1] for _ in range(3)]
+    assert np.array_equal(alone, beside)
+    assert len({values.tobytes() for values in alone}) == 3
+
+
 @pytest.mark.parametrize("name", ["data", "gfile", "keras", "no_such_name"])
 def test_names_that_are_not_here_say_what_to_use(name):
     assert not hasattr(tf, name)

@@ -10,6 +10,7 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
+import forks
 import pytest
 from sanitizers import TSAN
 from test_policy import SECOND, Clock, program
@@ -592,10 +593,11 @@ def test_so_many_are_put_off_as_a_pipe_takes_lines(sent, monkeypatch):
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_what_is_put_off_is_not_the_childs(sent):
     background_process.submit(7, b"", (), True)
-    pid = os.fork()
-    if not pid:
-        os._exit(len(background_process._put_off))
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+    def child():
+        assert not background_process._put_off
+
+    forks.ends_well(child)
     background_process.send_put_off()
     assert len(sent()) == 1
     sent.close()

@@ -376,3 +376,21 @@ def test_what_masks_and_values_repeat_is_read_where_it_is(shape):
     expected = x.copy()
     expected[np.broadcast_to(wanted, x.shape)] = np.arange(np.broadcast_to(wanted, x.shape).sum())
     np.testing.assert_array_equal(written, expected)
+
+
+@pytest.mark.parametrize("more", [0, 1, 2, 4])
+@pytest.mark.parametrize("threads", [1, 2, 3, 5])
+def test_long_rows_are_sorted_in_parts_that_hold_all(threads, more):
+    """Rows so long that all threads sort each together (`kParallel` in csrc/kernels/cpu/sort/sort.cpp)."""
+    n = (1 << 17) // threads * threads + 2 * threads + more
+    x = np.random.default_rng(n).integers(-(1 << 40), 1 << 40, n)
+    before = mt.get_num_threads()
+    mt.set_num_threads(threads)
+    try:
+        values, places = mt.sort(mt.tensor(x), stable=True)
+        small, _ = mt.sort(mt.tensor((x % 100).astype(np.int32)))
+    finally:
+        mt.set_num_threads(before)
+    assert np.array_equal(values.numpy(), np.sort(x))
+    assert np.array_equal(places.numpy(), np.argsort(x, kind="stable"))
+    assert np.array_equal(small.numpy(), np.sort((x % 100).astype(np.int32)))

@@ -130,6 +130,18 @@ def test_loops_are_compared_with_their_kind(program: Program) -> None:
     assert choices[WAKE] > choices[ALONE] > 0
 
 
+def test_kinds_count_by_their_loops(program: Program) -> None:
+    """Many short ones are faster together; of a few longer ones, each loses more than one of the others wins."""
+    turns = iter(range(10**9))
+
+    def loops() -> None:
+        program.loop((10, 1), (7, 1), kind=1)
+        if next(turns) % 12 == 0:
+            program.loop((20, 1), (30, 1), kind=2)
+
+    assert _settled(program, loops) == TOGETHER
+
+
 def test_what_changes_is_found_out_again(program: Program) -> None:
     """As where a virtual machine's CPUs move."""
     near, far = (6.0, 2.0), (12.0, 8.0)

@@ -529,6 +529,18 @@ def test_sparse_adam_says_that_gradients_are_dense():
             module.optim.SparseAdam([param]).step()
 
 
+@pytest.mark.parametrize("momentum", [0.0, 0.5])
+def test_sgd_keeps_momentum_of_sparse_gradients_where_it_has_some(momentum):
+    param = mt.nn.Parameter(mt.zeros(3))
+    optimizer = mt.optim.SGD([param], lr=1.0, momentum=momentum)
+    for _ in range(2):
+        param.grad = mt.sparse_coo_tensor([[1]], [2.0], (3,))
+        optimizer.step()
+    # The second step's buffer is 2 times the momentum, and 2.
+    assert param.tolist() == [0, -4 - 2 * momentum, 0]
+    assert [*optimizer.state[param]] == (["momentum_buffer"] if momentum else [])
+
+
 def test_steps_of_many_parameters_are_few_calls(monkeypatch):
     calls = []
     original = mt._C.foreach

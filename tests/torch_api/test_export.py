@@ -475,3 +475,20 @@ def test_a_programs_state_has_parameters_before_buffers():
         "scale",
         *(f"{n}.{name}" for n in norms for name in ("running_mean", "running_var", "num_batches_tracked")),
     ]
+
+
+def test_the_state_of_a_program_by_kind():
+    class Counted(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(mt.ones(2))
+            self.register_buffer("kept", mt.full((2,), 3.0))
+            self.register_buffer("passing", mt.full((2,), 5.0), persistent=False)
+
+        def forward(self, x):
+            return x * self.weight + self.kept - self.passing
+
+    program = export.export(Counted(), (mt.ones(2),))
+    assert [tensor.tolist() for tensor in program.parameters()] == [[1, 1]]
+    assert [tensor.tolist() for tensor in program.buffers()] == [[3, 3], [5, 5]]
+    assert [name for name, _ in program.named_buffers()] == ["kept", "passing"]

@@ -1,6 +1,8 @@
 """Where nodes are drawn: below what they read, and beside each other."""
 
+import io
 import random
+import sys
 import xml.etree.ElementTree as ET
 
 import pytest
@@ -93,6 +95,14 @@ def test_the_tool_draws(tmp_path, capsys, monkeypatch):
     assert "no.dot" in capsys.readouterr().err
     source.write_text("no graph")
     assert dot.main([str(source)]) == 2
+
+
+def test_the_tool_reads_standard_input(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("digraph g { first -> second }"))
+    assert dot.main(["-"]) == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["graph.svg"]
+    assert "second" in (tmp_path / "graph.svg").read_text()
 
 
 def test_the_tool_makes_png(tmp_path):
