@@ -1,28 +1,11 @@
-"""Every op that can be compiled gives the same bits compiled, also for types that are only stored."""
+"""Types that are only stored: what is computed wider, and what is rounded when. tests/ops/test_rows.py has every op."""
 
 import numpy as np
 import pytest
-from fuzz.programs import compiler_failures
-from row_samples import build, forms
+from row_samples import OTHER_DTYPES
 
 import minitensor as mt
 from minitensor.ops import ROWS
-
-pytestmark = pytest.mark.sampled(12)
-
-# The type to test, and the one that the samples are made in.
-MADE_IN = {
-    "int8": "int32",
-    "int16": "int32",
-    "uint16": "uint8",
-    "uint32": "uint8",
-    "uint64": "int64",
-    "float16": "float32",
-    "bfloat16": "float32",
-    "complex64": "float32",
-    "complex128": "float64",
-}
-IN_PLACE_ONLY = {"fill", "copy"}
 
 
 def bits(tensor):
@@ -34,60 +17,7 @@ def bits(tensor):
     return np.where(np.isnan(array), np.nan, array).astype(array.dtype) if array.dtype.kind == "f" else array
 
 
-def tensors(result):
-    return list(result) if isinstance(result, (tuple, list)) else [result]
-
-
-def converted(argument, dtype):
-    if isinstance(argument, mt.Tensor):
-        if not str(argument.dtype).endswith(MADE_IN[dtype]):
-            return argument
-        if dtype.startswith("complex"):
-            return mt.complex(argument, argument.flip(tuple(range(argument.ndim))) * 0.5)
-        return argument.to(getattr(mt, dtype))
-    if isinstance(argument, (list, tuple)) and any(isinstance(a, mt.Tensor) for a in argument):
-        return type(argument)(converted(a, dtype) for a in argument)
-    return argument
-
-
-def accepted(row, dtype):
-    """The calls that the op takes, with their results; of many forms every other one, others of the next dtype."""
-    every = list(enumerate(forms(row)))
-    for seed, form in every[list(MADE_IN).index(dtype) % 2 :: 2] if len(every) > 3 else every:
-        arguments = tuple(converted(a, dtype) for a in build(form, MADE_IN[dtype], "special", seed))
-        try:
-            yield form, arguments, tensors(row.call(*arguments))
-        except (RuntimeError, TypeError, NotImplementedError, ZeroDivisionError, IndexError, ValueError):
-            continue  # not for this dtype
-
-
-@pytest.mark.parametrize("dtype", MADE_IN)
-@pytest.mark.parametrize("name", [n for n, row in ROWS.items() if row.compilable and n not in IN_PLACE_ONLY])
-def test_compiled_is_eager(name, dtype):
-    row = ROWS[name]
-
-    def more(results):
-        # What only makes or moves elements is compiled together with something that computes.
-        return [*results, *(t + t for t in results if t.dtype != mt.bool)]
-
-    made = [(form, arguments, [bits(t) for t in more(results)]) for form, arguments, results in accepted(row, dtype)]
-    got = []
-
-    def program():
-        with mt.jit_scope():
-            for _, arguments, _ in made:
-                got.append(more(tensors(row.call(*arguments))))
-
-    with compiler_failures() as failures:
-        mt.jit.explain(program)()
-    assert failures == []
-    for (form, _, expected), results in zip(made, got, strict=True):
-        for a, t in zip(expected, results, strict=True):
-            b = bits(t)
-            assert (a.dtype, a.tobytes()) == (b.dtype, b.tobytes()), f"{name}, {form}:\n{a}\n{b}"
-
-
-@pytest.mark.parametrize("dtype", MADE_IN)
+@pytest.mark.parametrize("dtype", OTHER_DTYPES)
 def test_arithmetic_on_it_is_compiled(dtype):
     x = mt.arange(20).to(getattr(mt, dtype))
 
