@@ -7,11 +7,18 @@ namespace mt {
 
 namespace {
 
-// Held: a hook may remove hooks, itself too.
+bool was_removed(PyObject* hook) {
+    PyRef removed(PyObject_GetAttrString(hook, "removed"));
+    if (!removed) fail_python();
+    return removed.get() == Py_True;
+}
+
+// Held: a hook may remove hooks, itself too. Those that it removes are called this time, as in PyTorch.
 std::vector<std::pair<uint32_t, PyRef>> hooks_of(const GradNode& node, Hook::Kind kind) {
     std::vector<std::pair<uint32_t, PyRef>> hooks;
     for (const Hook& hook : node.hooks)
-        if (hook.kind == kind) hooks.emplace_back(hook.index, PyRef::borrow(hook.callable));
+        if (hook.kind == kind && !(hook.elsewhere && was_removed(hook.callable)))
+            hooks.emplace_back(hook.index, PyRef::borrow(hook.callable));
     return hooks;
 }
 

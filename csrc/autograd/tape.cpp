@@ -551,7 +551,8 @@ void detach_in_place(Tensor& tensor) {
         for (const Hook& hook : before->hooks)
             if (hook.kind == Hook::Kind::Tensor && hook.index == meta.output_index) {
                 meta.requires_grad = true;
-                grad_edge(tensor).node->hooks.push_back({hook.kind, 0, Py_NewRef(hook.callable), hook.in_programs});
+                grad_edge(tensor).node->hooks.push_back(
+                    {hook.kind, 0, Py_NewRef(hook.callable), hook.in_programs, true});
             }
     meta.requires_grad = false;
 }

@@ -58,6 +58,8 @@ struct Hook {
     PyObject* callable;  // owned
     // The framework's own, of a leaf: it does nothing but call ops, which a program has; a replay is without it.
     bool in_programs = false;
+    // On another node as well, from which it may be removed: it then has an attribute `removed` that is true.
+    bool elsewhere = false;
 };
 
 struct OperandMeta {

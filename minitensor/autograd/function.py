@@ -255,6 +255,11 @@ class _Backward:
 def gradients_of(function: Any, context: Any, gradients: Sequence[Any], total: int) -> tuple[Any, ...]:
     """What backward returns for the arguments of forward, which are `total`."""
     by = function.vjp if function.vjp is not Function.vjp else function.backward
+    if by is not function.backward and function.backward is not Function.backward:
+        raise RuntimeError(
+            "Implementing both 'backward' and 'vjp' for a custom Function is not allowed. You should only implement "
+            "one of them."
+        )
     returned = by(context, *gradients)
     returned = returned if isinstance(returned, tuple) else (returned,)
     if len(returned) < total or any(g is not None for g in returned[total:]):

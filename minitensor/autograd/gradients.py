@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from minitensor import _C
@@ -27,17 +27,36 @@ def clear_gradients(tensors: Iterable[Any], set_to_none: bool) -> None:
 
 # By iterators: up to Python 3.11, tuple() of a list reads freed memory where a finalizer changes the list meanwhile.
 def _many(value: Any) -> tuple[Any, ...]:
-    return (value,) if isinstance(value, (Tensor, GradientEdge)) else tuple(iter(value))
+    is_one = isinstance(value, (Tensor, GradientEdge)) or hasattr(value, "__torch_function__")
+    return (value,) if is_one else tuple(iter(value))
 
 
-def _wanted(inputs: Any, caller: str) -> tuple[Any, ...]:
-    wanted = _many(inputs)
-    if not wanted:
+def _overridden(function: Any, roots: tuple[Any, ...], given: tuple[Any, ...] | None, **options: Any) -> Any:
+    """What an argument or a mode gives that takes the call over, in a tuple; or None."""
+    relevant = roots + (given or ())
+    if not _C._has_torch_function(relevant):
+        return None
+    if function is grad:
+        return (_C._handle_torch_function(function, relevant, roots, given, **options),)
+    return (_C._handle_torch_function(function, relevant, roots, inputs=given, **options),)
+
+
+def _inputs(inputs: Any, caller: str) -> tuple[Any, ...]:
+    if type(inputs) is not dict and isinstance(inputs, Mapping):
+        raise TypeError(
+            f"`inputs` argument to `{caller}()` must be a dict, not {type(inputs).__name__}. Other Mapping types are "
+            "not supported."
+        )
+    given = _many(inputs.values() if type(inputs) is dict else inputs)
+    if not given:
         raise RuntimeError(f"`inputs` argument to `{caller}()` cannot be empty.")
-    for one in wanted:
+    return given
+
+
+def _check(inputs: tuple[Any, ...]) -> None:
+    for one in inputs:
         if not isinstance(one, (Tensor, GradientEdge)):
             raise RuntimeError(f"all inputs have to be Tensors or GradientEdges, but got {type(one).__name__}")
-    return wanted
 
 
 def _place(value: Any) -> Any:
@@ -71,11 +90,11 @@ def backward(
     create_graph: bool = False,
     grad_variables: Any = None,
     inputs: Any = None,
-) -> None:
+) -> Any:
     """Add the gradients of `tensors` to the `.grad` of the leaves they were computed from.
 
-    `grad_tensors` are the gradients to start from, of the tensors' shapes; scalars start from 1. With `inputs`, only
-    theirs are accumulated. `grad_variables` is the old name of `grad_tensors`.
+    `grad_tensors` are the gradients to start from, of the tensors' shapes; scalars start from 1. With `inputs`, which
+    may be the values of a dict, only theirs are accumulated. `grad_variables` is the old name of `grad_tensors`.
     """
     if grad_variables is not None:
         warn("`grad_variables` is deprecated. Use `grad_tensors` instead.", FutureWarning)
@@ -92,13 +111,18 @@ def backward(
                 "autograd.grad, or call backward() outside"
             )
         )
+    wanted = None if inputs is None else _inputs(inputs, "backward")
     roots = _many(tensors)
+    options = {"grad_tensors": grad_tensors, "retain_graph": retain_graph, "create_graph": create_graph}
+    if taken := _overridden(backward, roots, wanted, **options):
+        return taken[0]
     retain = create_graph if retain_graph is None else retain_graph
-    if inputs is None:
+    if wanted is None:
         _run(roots, _seeds(roots, grad_tensors), None, retain, create_graph, False)
-        return
-    wanted = _wanted(inputs, "backward")
+        return None
+    _check(wanted)
     _run(roots, _seeds(roots, grad_tensors), wanted, retain, create_graph, True, accumulate=True)
+    return None
 
 
 def passed(
@@ -144,12 +168,11 @@ def grad(
     of `grad_outputs` counts independent gradients, which go through the graph at once, and the results have it too.
     `only_inputs` is deprecated and changes nothing.
     """
-    if isinstance(inputs, dict):
-        if not inputs:
-            raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
+    wanted = _inputs(inputs, "grad")
+    if type(inputs) is dict:
         found = grad(
             outputs,
-            list(inputs.values()),
+            wanted,
             grad_outputs,
             retain_graph,
             create_graph,
@@ -159,6 +182,21 @@ def grad(
             materialize_grads,
         )
         return dict(zip(inputs, found, strict=True))
+    roots = _many(outputs)
+    taken = _overridden(
+        grad,
+        roots,
+        wanted,
+        grad_outputs=grad_outputs,
+        retain_graph=retain_graph,
+        create_graph=create_graph,
+        only_inputs=only_inputs,
+        allow_unused=allow_unused,
+        is_grads_batched=is_grads_batched,
+        materialize_grads=materialize_grads,
+    )
+    if taken:
+        return taken[0]
     if not only_inputs:
         warn(
             "only_inputs argument is deprecated and is ignored now (defaults to True). To accumulate gradient for "
@@ -169,7 +207,7 @@ def grad(
         raise ValueError(
             "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."
         )
-    roots, wanted = _many(outputs), _wanted(inputs, "grad")
+    _check(wanted)
     retain = create_graph if retain_graph is None else retain_graph
     unused = bool(allow_unused) or materialize_grads
     result: tuple[Any, ...]

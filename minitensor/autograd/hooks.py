@@ -19,7 +19,7 @@ class RemovableHandle:
         if self._hook is not None:
             _C.remove_hook(self._node, self._hook)
             if isinstance(self._hook, _Once):
-                self._hook.hook = _nothing  # it may also be where `detach_()` took it
+                self._hook.removed = True  # it may also be where `detach_()` took it
             self._node = self._hook = None
 
     def __enter__(self) -> RemovableHandle:
@@ -29,17 +29,13 @@ class RemovableHandle:
         self.remove()
 
 
-def _nothing(*args: Any) -> None:
-    """Stand for a hook that was taken away."""
-
-
 class _Once:
     """Makes each registration a callable of its own, so that removing one leaves an equal one alone."""
 
-    __slots__ = ("hook",)
+    __slots__ = ("hook", "removed")
 
     def __init__(self, hook: Callable[..., Any]) -> None:
-        self.hook = hook
+        self.hook, self.removed = hook, False
 
     def __call__(self, *args: Any) -> Any:
         return self.hook(*args)

@@ -51,6 +51,14 @@ class _Level(_C.Context):
         _C.set_recording(recording)
 
 
+def _refuse_complex(what: str, value: Any, which: str) -> None:
+    for place, tensor in enumerate(flatten(value)[0]):
+        if isinstance(tensor, Tensor) and tensor.is_complex():
+            raise RuntimeError(
+                f"{what}: Expected all {which} to be real but received complex tensor at flattened input idx: {place}"
+            )
+
+
 def _variable(leaf: Any) -> Any:
     if not isinstance(leaf, Tensor):
         return leaf
@@ -67,8 +75,11 @@ def _variable(leaf: Any) -> Any:
 def _variables(value: Any) -> tuple[Any, list[Any]]:
     """The structure with variables of this level in it, and those that can be differentiated."""
     leaves, rebuild = flatten(value)
+    for leaf in leaves:
+        if not isinstance(leaf, Tensor):
+            raise ValueError(f"Thing passed to transform API must be Tensor, got {type(leaf)}")
     made = [_variable(leaf) for leaf in leaves]
-    return rebuild(made), [m for m in made if isinstance(m, Tensor) and m.requires_grad]
+    return rebuild(made), [m for m in made if m.requires_grad]
 
 
 def _needs_graph(nested: bool, outputs: list[Any], variables: list[Any]) -> bool:
@@ -347,7 +358,12 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
         return tuple(flatten(vjp(func, *place)[1](_like(value, cotangents)))[0])
 
     def jvp_fn(*tangents: Any) -> Any:
-        return _like(value, _Linear.apply(forward, transposed, *flatten(tangents)[0]))
+        leaves = flatten(tangents)[0]
+        if len(leaves) != len(flatten(place)[0]):
+            raise RuntimeError(
+                f"Expected the tangents {tangents} to have the same argspec as the primals {tuple(place)}"
+            )
+        return _like(value, _Linear.apply(forward, transposed, *leaves))
 
     return value, jvp_fn
 
@@ -385,6 +401,7 @@ def jacrev(
 
     @functools.wraps(func)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
+        _refuse_complex("jacrev", args, "inputs")
         places = _chosen(argnums, args, "jacrev")
 
         def of_chosen(*values: Any) -> Any:
@@ -393,6 +410,7 @@ def jacrev(
         result = vjp(of_chosen, *(args[i] for i in places), has_aux=has_aux)
         outputs, pull = result[0], result[1]
         leaves, rebuild = flatten(outputs)
+        _refuse_complex("jacrev", leaves, "outputs")
         rows: list[Any] = []
         for i, out in enumerate(leaves):
             units = _units(out)
@@ -424,6 +442,7 @@ def jacfwd(
 
     @functools.wraps(func)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
+        _refuse_complex("jacfwd", args, "inputs")
         places = _chosen(argnums, args, "jacfwd")
         chosen, rebuild = flatten(tuple(args[i] for i in places))
         for x in chosen:
@@ -444,6 +463,7 @@ def jacfwd(
 
             def push(unit: Any, j: int = j, still: list[Any] = still) -> Any:
                 result = jvp(of_chosen, tuple(chosen), (*still[:j], unit, *still[j + 1 :]), has_aux=has_aux)
+                _refuse_complex("jacfwd", result[0], "outputs")
                 return (result[1], result[2]) if has_aux else result[1]
 
             found = vmap(push, randomness=randomness)(_units(x))

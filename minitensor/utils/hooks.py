@@ -140,7 +140,6 @@ class BackwardHook:
                 out = hook(self.module, grad_inputs, self.grad_outputs)
                 if out is None:
                     continue
-                out = out if isinstance(out, tuple) else (out,)
                 if len(out) != len(grad_inputs):
                     raise RuntimeError(
                         "Backward hook returned an invalid number of grad_input, "
@@ -160,7 +159,6 @@ class BackwardHook:
                 out = hook(self.module, self.grad_outputs)
                 if out is None:
                     continue
-                out = out if isinstance(out, tuple) else (out,)
                 if len(out) != len(self.grad_outputs):
                     raise RuntimeError(
                         "Backward pre hook returned an invalid number of grad_output, "

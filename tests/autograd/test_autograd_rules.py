@@ -4,6 +4,8 @@ Each test runs here and, where it is installed, in PyTorch.
 """
 
 import copy
+from collections import OrderedDict
+from types import MappingProxyType
 
 import pytest
 from leaves import leaf, of_inference, scaled
@@ -304,3 +306,65 @@ def test_linearize_of_structures(lib):
     assert value["a"].tolist() == [6.0]
     assert pushed["a"].tolist() == [5.0]
     assert pushed["b"].tolist() == 1.0
+
+
+def test_hooks_that_hooks_remove_are_called_this_time(lib):
+    x = leaf(lib, 1.0, 2.0)
+    y = x * 2
+    seen, handles = [], []
+
+    def registered(register, name, give=lambda *given: None):
+        def hook(*given):
+            seen.append(name)
+            for handle in handles:
+                handle.remove()
+            return give(*given)
+
+        handles.append(register(hook))
+
+    for i in range(2):
+        registered(y.register_hook, f"tensor {i}", lambda g: g * 3)
+        registered(y.grad_fn.register_prehook, f"pre {i}")
+        registered(y.grad_fn.register_hook, f"post {i}")
+        registered(x.register_hook, f"leaf {i}")
+        registered(x.register_post_accumulate_grad_hook, f"accumulated {i}")
+    first = y.grad_fn
+    y.sum().backward(retain_graph=True)
+    # The first that is called has removed all; those of its kind are called, since the pass had them.
+    assert seen == ["tensor 0", "tensor 1"]
+    assert first is y.grad_fn
+    assert x.grad.tolist() == [18.0, 18.0]
+    y.sum().backward()
+    assert seen == ["tensor 0", "tensor 1"]
+
+
+def test_hooks_of_a_detached_tensor_that_are_removed(lib):
+    y = leaf(lib, 1.0, 2.0) * 2
+    handles = [y.register_hook(lambda g: g * 3), y.register_hook(lambda g: g * 5)]
+    y.detach_()
+    handles[0].remove()
+    y.requires_grad_()
+    y.sum().backward()
+    assert y.grad.tolist() == [5.0, 5.0]
+    handles[1].remove()
+    y.sum().backward()
+    assert y.grad.tolist() == [6.0, 6.0]
+
+
+def test_inputs_by_name(lib):
+    x, y = leaf(lib, 1.0, 2.0), leaf(lib, 3.0, 4.0)
+    (x * y).sum().backward(inputs={"x": x})
+    assert x.grad.tolist() == [3.0, 4.0]
+    assert y.grad is None
+    (x * y).sum().backward(inputs={0: lib.autograd.graph.get_gradient_edge(y)})
+    assert y.grad.tolist() == [1.0, 2.0]
+    with pytest.raises(RuntimeError):
+        (x * y).sum().backward(inputs={x: 1})
+    for mapping in (OrderedDict(x=x), MappingProxyType({"x": x})):
+        with pytest.raises(TypeError, match=r"to `backward\(\)` must be a dict, not"):
+            (x * y).sum().backward(inputs=mapping)
+        with pytest.raises(TypeError, match=r"to `grad\(\)` must be a dict, not"):
+            lib.autograd.grad((x * y).sum(), mapping)
+    for call in (lambda: (x * y).sum().backward(inputs={}), lambda: lib.autograd.grad(x.sum(), {})):
+        with pytest.raises(RuntimeError, match="cannot be empty"):
+            call()

@@ -481,3 +481,48 @@ def test_nothing_saved_is_freed_too(lib):
     y.sum().backward()
     with pytest.raises(RuntimeError, match="already been freed"):
         _ = y.grad_fn.saved_tensors
+
+
+def test_what_is_set_on_the_node_is_the_contexts(lib):
+    class Scaled(lib.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.factor = 2
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * ctx.factor
+
+    x = leaf(lib, 1.0, 2.0)
+    y = Scaled.apply(x)
+    y.grad_fn.factor = 7
+    assert y.grad_fn.factor == 7
+    y.sum().backward()
+    assert x.grad.tolist() == [7.0, 7.0]
+    del y.grad_fn.factor
+    assert not hasattr(y.grad_fn, "factor")
+    with pytest.raises(AttributeError):
+        y.grad_fn.next_functions = ()
+    with pytest.raises(AttributeError):
+        (x * 2).grad_fn.factor = 3
+
+
+def test_both_backward_and_vjp_are_refused(lib):
+    class Both(lib.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 2
+
+        @staticmethod
+        def vjp(ctx, g):
+            return g * 3
+
+    x = leaf(lib, 1.0, 2.0)
+    with pytest.raises(RuntimeError, match="Implementing both 'backward' and 'vjp'"):
+        Both.apply(x).sum().backward()
+    assert x.grad is None

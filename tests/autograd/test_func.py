@@ -440,3 +440,31 @@ def test_results_of_whole_numbers():
     for call in (lambda: mt.func.vjp(both, x), lambda: mt.func.jacrev(both)(x), lambda: mt.func.hessian(mt.argmax)(x)):
         with pytest.raises(RuntimeError, match="must be floating-point or complex Tensors, got Tensor with dtype"):
             call()
+
+
+def test_jacobians_of_complex_numbers_are_refused():
+    real, z = mt.tensor([1.0, 2.0]), mt.tensor([1.0 + 1j, 2.0])
+    for jacobian in (func.jacrev, func.jacfwd):
+        with pytest.raises(RuntimeError, match=f"{jacobian.__name__}: Expected all inputs to be real .* input idx: 0"):
+            jacobian(lambda t: t.abs())(z)
+        with pytest.raises(RuntimeError, match=f"{jacobian.__name__}: Expected all inputs to be real .* input idx: 1"):
+            jacobian(lambda t, u: t * 2)(real, z)
+        with pytest.raises(RuntimeError, match=f"{jacobian.__name__}: Expected all outputs to be real .* input idx: 1"):
+            jacobian(lambda t: (t, t * 1j))(real)
+
+
+def test_what_is_no_tensor_is_refused():
+    x = mt.tensor([1.0, 2.0])
+    for call in (
+        lambda: func.grad(lambda t: mt.ones(()))(3.0),
+        lambda: func.grad(lambda d: d["x"].sum())({"x": x, "n": 3}),
+        lambda: func.vjp(lambda t, n: t * n, x, 3),
+        lambda: func.jacrev(lambda t, n: t * n, argnums=(0, 1))(x, 3),
+    ):
+        with pytest.raises(ValueError, match="Thing passed to transform API must be Tensor, got"):
+            call()
+    assert func.grad(lambda t, n: (t * n).sum())(x, 3).tolist() == [3.0, 3.0]
+    _, push = func.linearize(lambda t, u: t * u, x, x)
+    for given in ((x,), (x, x, x), ()):
+        with pytest.raises(RuntimeError, match="to have the same argspec as the primals"):
+            push(*given)

@@ -93,6 +93,15 @@ class TestBackward:
         assert x.grad.tolist() == [6.0]
         assert m.w.grad.tolist() == [4.0]
 
+    def test_what_is_no_tuple_stands_for_all_gradients(self, lib):
+        m, x = scale(lib, 3.0), lib.ones(2, requires_grad=True)
+        for register in (m.register_full_backward_hook, m.register_full_backward_pre_hook):
+            with register(lambda m, *gradients: [lib.full((2,), 5.0)]):
+                m(x).sum().backward()
+            with register(lambda m, *gradients: lib.ones(2)), pytest.raises(RuntimeError, match="invalid number"):
+                m(x).sum().backward()
+        assert x.grad.tolist() == [20.0, 20.0]
+
     def test_several_arguments_and_results(self, lib):
         class Both(lib.nn.Module):
             def forward(self, a, n, b):

@@ -168,6 +168,14 @@ PyObject* node_getattro(PyObject* self, PyObject* name) {
     return PyObject_GetAttr(context.get(), name);
 }
 
+int node_setattro(PyObject* self, PyObject* name, PyObject* value) {
+    GradNode& node = node_of(self);
+    if (node.type != GradNode::Type::Python || _PyType_Lookup(Py_TYPE(self), name))
+        return PyObject_GenericSetAttr(self, name, value);
+    PyRef context(PyObject_GetAttrString(node.callable, "context"));
+    return context ? PyObject_SetAttr(context.get(), name, value) : -1;
+}
+
 PyObject* register_with(const char* kind, PyObject* self, PyObject* hook) {
     PyRef module(PyImport_ImportModule("minitensor.autograd.hooks"));
     return module ? PyObject_CallMethod(module.get(), "register", "OOs", self, hook, kind) : nullptr;
@@ -203,6 +211,7 @@ PyTypeObject make_node_type() {
     type.tp_richcompare = slot<node_compare>;
     type.tp_hash = slot<node_hash>;
     type.tp_getattro = slot<node_getattro>;
+    type.tp_setattro = slot<node_setattro>;
     type.tp_methods = node_methods;
     type.tp_getset = node_getset;
     return type;

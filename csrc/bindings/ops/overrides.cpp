@@ -232,6 +232,14 @@ void foreign_argument(const char* name, PyObject* const* args, PyObject** result
     if (!is_tensor(args[1]) && method_overridden(name, args, 2, nullptr, result)) error.forget();
 }
 
+bool foreign_item(const char* name, PyObject* const* args, PyObject** result) {
+    if (overrides != Overrides::On) return false;
+    SetAside error;
+    if (!method_overridden(name, args, 3, nullptr, result)) return false;
+    error.forget();
+    return true;
+}
+
 bool method_overridden(const char* name, PyObject* const* args, size_t nargs, PyObject* kwnames, PyObject** result) {
     if (overrides == Overrides::Off) return false;
     PyObject* function = of_tensor(name);

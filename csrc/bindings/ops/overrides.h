@@ -34,6 +34,8 @@ bool attribute_overridden(const char* name, const char* access, PyObject* const*
 
 // The same after a method of one argument has failed.
 void foreign_argument(const char* name, PyObject* const* args, PyObject** result);
+// And after an assignment x[key] = value has.
+bool foreign_item(const char* name, PyObject* const* args, PyObject** result);
 
 template <size_t N>
 struct Name {
@@ -107,7 +109,12 @@ struct Overridable<Function, name> {  // x[key] = value
             Py_XDECREF(result);
             return result ? 0 : -1;
         }
-        return Function(self, key, value);
+        const int done = Function(self, key, value);
+        if (done < 0 && value && !may_override() && foreign_item(name.text, args, &result)) {
+            Py_XDECREF(result);
+            return result ? 0 : -1;
+        }
+        return done;
     }
 };
 // Of slots that give a number: a length, a truth.
