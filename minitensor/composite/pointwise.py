@@ -408,7 +408,7 @@ def lerp(input: Any, end: Any, weight: Any) -> Tensor:
 
 
 def _lerp_(self: Any, end: Any, weight: Any) -> Tensor:
-    if _any_complex(self, end, weight):
+    if self.is_complex():
         return self.copy_(lerp(overwritten(self, end, weight), end, weight))
     return _in_place["lerp"](self, end, weight)
 

@@ -83,6 +83,28 @@ def test_lerp_wants_one_dtype():
         mt.lerp(mt.ones(2, dtype=mt.int64), mt.ones(2, dtype=mt.int64), 0.5)
 
 
+def test_a_weight_without_dimensions_is_like_a_number():
+    x, end = mt.tensor([1.0, 2.0], requires_grad=True), mt.tensor([3.0, 6.0])
+    for dtype in (mt.float64, mt.float16):
+        x.grad, weight = None, mt.tensor(0.25, dtype=dtype, requires_grad=True)
+        found = mt.lerp(x, end, weight)
+        assert (found.dtype, found.tolist()) == (mt.float32, [1.5, 3.0])
+        found.sum().backward()
+        assert x.grad.tolist() == [0.75, 0.75]
+        assert (weight.grad.dtype, weight.grad.item()) == (dtype, 6.0)
+        with mt.no_grad():
+            assert mt.function(mt.lerp, jit_compile=True)(x, end, weight).tolist() == [1.5, 3.0]
+            assert x.clone().lerp_(end, weight).tolist() == [1.5, 3.0]
+    assert mt.lerp(end, x, mt.tensor(1)).tolist() == [1.0, 2.0]
+    assert mt.lerp(mt.tensor(1.0), mt.tensor(3.0), mt.tensor(0.5, dtype=mt.float64)).dtype is mt.float64
+    assert mt.lerp(mt.tensor([1, 2]), mt.tensor([3, 4]), mt.tensor(0.5)).tolist() == [2.0, 3.0]
+    for weight in (mt.tensor(0.5j), 0.5j):
+        y = end.clone()
+        with pytest.raises(RuntimeError):
+            y.lerp_(end * 2, weight)
+        assert y.tolist() == [3.0, 6.0]
+
+
 def test_sources_of_index_add_and_index_copy():
     x, at = mt.ones(3, 2), mt.tensor([0])
     with pytest.raises(RuntimeError, match=r"Got self.shape = \[3, 2\] source.shape = \[1, 3\]"):

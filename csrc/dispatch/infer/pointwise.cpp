@@ -68,10 +68,12 @@ void infer_floats(Call& call) {
 void infer_lerp(Call& call) {
     DType dtype = call.in(0).dtype;
     for (size_t i = 1; i < 3; ++i)
-        if (const Tensor* t = call.operands[i].tensor; t && t->dtype != dtype)
+        // A weight without dimensions is taken like a number.
+        if (const Tensor* t = call.operands[i].tensor; t && t->dtype != dtype && (i == 1 || t->ndim() > 0))
             fail(std::string("expected dtype ") + torch_type_name(dtype) + " for `" + (i == 1 ? "end" : "weight") +
                  "` but got dtype " + torch_type_name(t->dtype));
-    if (info(dtype).category < kFloating) refuse(call, dtype);
+    const Tensor* weight = call.operands[2].tensor;
+    if (info(dtype).category < kFloating && !(weight && weight->ndim() == 0)) refuse(call, dtype);
     infer_floats(call);
 }
 
