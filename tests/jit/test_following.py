@@ -92,6 +92,10 @@ VARIANTS = {
         lambda x, n: (x + 1.5) * n,
         [(mt.randn(3), 5.5), (mt.randn(3), mt.tensor(5.5)), (mt.randn(3), mt.tensor(5))],
     ),
+    "number or tensor, which later calls have too": (
+        lambda x, k, n: ((x + 1.5) * n + k) * 2.5 - 3.5,
+        [(mt.randn(3), k := mt.randn(3), 5.5), (mt.randn(3), k, k)],
+    ),
     "parameters": (
         lambda x, d: (x + 1.5).sum(d) * 2.5,
         [(mt.randn(3, 3), d) for d in (0, 1, -1, None, (0, 1), [-1, 0], ())],

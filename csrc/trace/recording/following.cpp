@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <utility>
 
 #include "autograd/engine.h"
@@ -74,8 +73,9 @@ bool Following::keeps_up(const Recorded& now) {
     for (; same && inputs_ < now.inputs.size(); ++inputs_)
         same = same_layout(now.inputs[inputs_], then.inputs[inputs_]);
     if (same && nodes_ > first) {
-        const size_t begin = first ? then.nodes[first - 1].last_word : 0, end = then.nodes[nodes_ - 1].last_word;
-        same = std::memcmp(&now.signature[begin], &then.signature[begin], (end - begin) * sizeof(uint64_t)) == 0;
+        const auto words = now.signature.begin();
+        const size_t begin = first ? then.nodes[first - 1].last_word : 0;
+        same = std::equal(words + begin, words + now.nodes.back().last_word, then.signature.begin() + begin);
     }
     if (!same) expected_ = nullptr;
     return same;
