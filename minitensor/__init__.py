@@ -189,7 +189,9 @@ _LAZY_NAMES = {
     "set_autocast_enabled": "minitensor.amp.state",
     "set_autocast_gpu_dtype": "minitensor.amp.state",
     "_scaled_mm": "minitensor.nn.functional.scaled",
+    "GradScaler": "minitensor.amp",
     "compile": "minitensor.compiler",
+    "cond": "minitensor.control_flow",
     "InvalidArgumentError": "minitensor_jit",
     "function": "minitensor_jit",
     "jit_scope": "minitensor_jit",
@@ -202,6 +204,7 @@ _LAZY_NAMES = {
     "sparse_csc_tensor": "minitensor.sparse.creation",
     "sparse_csr_tensor": "minitensor.sparse.creation",
     "vmap": "minitensor._vmap",
+    "while_loop": "minitensor.control_flow",
 }
 
 

@@ -61,11 +61,14 @@ from minitensor._config import show_config as show_config
 from minitensor._tensor.printing import set_printoptions as set_printoptions
 from minitensor._tensor.typed_tensors import *
 from minitensor._vmap import vmap as vmap
+from minitensor.amp import GradScaler as GradScaler
 from minitensor.autograd import enable_grad as enable_grad
 from minitensor.autograd import inference_mode as inference_mode
 from minitensor.autograd import no_grad as no_grad
 from minitensor.autograd import set_grad_enabled as set_grad_enabled
 from minitensor.compiler import compile as compile
+from minitensor.control_flow import cond as cond
+from minitensor.control_flow import while_loop as while_loop
 from minitensor.creation import *
 from minitensor.functional import *
 from minitensor.random import get_rng_state as get_rng_state

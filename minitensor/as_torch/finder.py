@@ -19,8 +19,8 @@ from types import ModuleType
 from typing import Any
 
 from minitensor import _C, random
+from minitensor.as_torch import symbolic
 from minitensor.as_torch.module_paths import BESIDE, PATHS
-from minitensor.as_torch.symbolic import SymBool, SymFloat, SymInt
 from minitensor.as_torch.torch_version import TorchVersion
 from minitensor.as_torch.version import __version__
 
@@ -151,18 +151,19 @@ class Finder:
         """Put minitensor's module in the place of a new one."""
         name = module.__name__
         if name == "torch":
-            vars(module).update(
-                __version__=TorchVersion(__version__), SymInt=SymInt, SymFloat=SymFloat, SymBool=SymBool
-            )
+            names = {name: getattr(symbolic, name) for name in symbolic.__all__}
+            vars(module).update(names, __version__=TorchVersion(__version__))
             return
         found = target(name)
         assert found is not None
-        ours = importlib.import_module(found)
+        ours = parent = importlib.import_module(found)
         sys.modules[name] = ours if watch is None else watch(name, ours)
         for child in BESIDE.get(name, ()):
             path = f"{name}.{child}"
             ours = importlib.import_module(PATHS[path])
             sys.modules[path] = ours if watch is None else watch(path, ours)
+            if not hasattr(parent, child):  # what only PyTorch has
+                setattr(parent, child, sys.modules[path])
 
     def find_distributions(
         self, context: importlib.metadata.DistributionFinder.Context = _EVERY

@@ -6,6 +6,7 @@ __all__ = ["BESIDE", "PATHS"]
 
 _AT = {
     "autograd": "gradcheck=autograd.finite_differences profiler_util=profiler.events",
+    "compiler": "config=as_torch.compiler_config",
     "cpu.amp": "autocast_mode=cpu.amp grad_scaler=cpu.amp",
     "cuda.amp": "autocast_mode=cuda.amp grad_scaler=cuda.amp",
     "distributed": "constants=distributed.groups.world",
@@ -40,6 +41,7 @@ PATHS = {
 # package is a single module here.
 BESIDE = {
     "torch.autograd": ("gradcheck",),
+    "torch.compiler": ("config",),
     "torch.distributed.fsdp": ("fully_sharded_data_parallel",),
     "torch.nn.parallel": ("parallel_apply", "replicate"),
     "torch.signal.windows": ("windows",),

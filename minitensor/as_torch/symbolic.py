@@ -1,10 +1,17 @@
-"""Sizes of PyTorch's compiler that are not known yet, by name: sizes are always ints here."""
+"""Sizes of PyTorch's compiler that are not known yet, by name: sizes are always ints here.
+
+The functions for both kinds of numbers get numbers that are known, and tensors where PyTorch takes them.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-__all__ = ["SymBool", "SymFloat", "SymInt"]
+__all__ = [
+    "SymBool", "SymFloat", "SymInt", "sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sqrt",
+    "sym_sum",
+]  # fmt: skip
 
 
 class SymInt:
@@ -28,3 +35,59 @@ class SymBool:
 
 for _cls in (SymInt, SymFloat, SymBool):
     _cls.__module__ = "torch"
+
+
+def sym_int(a: Any) -> int:
+    """Return `int(a)`."""
+    return int(a)
+
+
+def sym_float(a: Any) -> float:
+    """Return `float(a)`."""
+    return float(a)
+
+
+def sym_not(a: Any) -> bool:
+    """Return `not a`."""
+    return not a
+
+
+def _numbers(a: Any, b: Any) -> bool:
+    """Whether one is a float. AssertionError for what is no number."""
+    import numpy as np
+
+    for x in (a, b):
+        if not isinstance(x, (int, float, np.integer, np.floating)):
+            raise AssertionError(f"expected ints or floats, got {type(x)}")
+    return any(isinstance(x, (float, np.floating)) for x in (a, b))
+
+
+def sym_max(a: Any, b: Any) -> Any:
+    """Return the larger number: a float if either is one."""
+    return float(max(a, b)) if _numbers(a, b) else max(a, b)
+
+
+def sym_min(a: Any, b: Any) -> Any:
+    """Return the smaller number: a float if either is one."""
+    return float(min(a, b)) if _numbers(a, b) else min(a, b)
+
+
+def sym_sum(*args: Any) -> Any:
+    """Return the sum of numbers, or of a list of them."""
+    return sum(args[0] if len(args) == 1 and isinstance(args[0], (list, tuple)) else args)
+
+
+def sym_ite(b: Any, t: Any, f: Any) -> Any:
+    """Return `t` if `b`, else `f`: a bool, and two values of one type."""
+    if not isinstance(b, (bool, SymBool)) or type(t) is not type(f):
+        raise AssertionError(f"expected a bool and two values of one type, got {type(b)}, {type(t)} and {type(f)}")
+    return t if b else f
+
+
+def sym_sqrt(a: Any) -> float:
+    """Return the square root of a number."""
+    return math.sqrt(a)
+
+
+for _function in (sym_float, sym_int, sym_ite, sym_max, sym_min, sym_not, sym_sqrt, sym_sum):
+    _function.__module__ = "torch"

@@ -30,17 +30,17 @@ _REASONS = [
      r"Static.*|Tracing.*|Use|Value|Serial.*|Throughput.*|BufferDict|ParameterDict|ModuleDict|Dict.*|Await.*|Bench.*|"
      r"Capsule|DeepCopy.*|Disable.*|Dispatch.*|Exclude.*|IODescriptor|LoggerBase|UnionType|AggregationType|Tag|Gradient|"
      r"import_ir_module.*|parse_.*|fork|wait|jit.*|unify_type.*|merge_type.*|export|compile|compiler.*|cpp|"
-     r"set_vital|read_vitals|vitals.*|get_.*_backend|script.*|while_loop|cond|Type|FatalError|AVG|SUM|CompleteArgumentSpec",
+     r"set_vital|read_vitals|vitals.*|get_.*_backend|script.*|Type|FatalError|AVG|SUM|CompleteArgumentSpec",
      "TorchScript and PyTorch's own compiler"),
-    (r"(Sym|sym_).*", "symbolic shapes of PyTorch's compiler"),
-    (r".*autocast.*|GradScaler", "automatic mixed precision comes with training"),
+    (r"(Sym|sym_).*", "symbolic shapes of PyTorch's compiler: under the alias only, of known numbers"),
+    (r".*autocast.*", "mixed precision on devices that are not here"),
     (r"bits\d.*|bit$|float8.*|float4.*|u?int[1-7]$|complex32|chalf", "dtypes without arithmetic"),
     (r".*(xla|ipu|xpu|mtia|hpu|vulkan|maia|mps|metal).*", "devices that are not here"),
     (r"batch_norm_(stats|elemt|backward_reduce|backward_elemt|gather_stats|gather_stats_with_counts)",
      "steps of batch norm over several GPUs, which PyTorch has for CUDA only"),
     (r"scaled_grouped_mm", "groups of products of 8-bit floating-point numbers, which PyTorch has on CUDA only"),
     (r"grad_dtype", "a gradient has its tensor's dtype"),
-    (r"AcceleratorError|Event|Stream", "streams come with the GPU"),
+    (r"AcceleratorError|Event|Stream", "streams of any device: those of GPUs are in `cuda`"),
     (r"is_distributed|reinforce|share_memory_|is_shared|.*named.*|names|rename.*|refine_names|align_.*|has_names",
      "named tensors and processes"),
 ]  # fmt: skip

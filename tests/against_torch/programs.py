@@ -38,7 +38,8 @@ REASONS: tuple[tuple[str, dict[str, str]], ...] = (
         {"compiler": "set_enable_guard_collectives"},
     ),
     (
-        "settings of PyTorch's compiler; this one's are in `minitensor.jit.options` and MT_JIT_FLAGS",
+        "settings of PyTorch's compiler, which change nothing here and are there under the alias only; this one's are "
+        "in `minitensor.jit.options` and MT_JIT_FLAGS",
         {"compiler": "config"},
     ),
     (

@@ -43,7 +43,7 @@ MINITENSOR = [
     ["cpu.amp", "cuda.amp", "signal", "testing", "utils"],
     ["_vmap"],
     ["library", "nn"],
-    ["compiler", "distributed.fsdp", "distributions", "func", "fx", "hub", "scripting", "sparse"],
+    ["compiler", "control_flow", "distributed.fsdp", "distributions", "func", "fx", "hub", "scripting", "sparse"],
     ["as_torch", "compat", "distributed._composable", "export", "optim"],
     ["distributed.optim"],
 ]

@@ -333,6 +333,87 @@ def test_modules_in_modules_that_only_pytorch_has(tmp_path):
     assert "No module named 'torch._dynamo.nothing'" in failed.stderr
 
 
+SETTINGS = """
+import torch, torch._dynamo, torch._inductor.config as inductor
+import torch.compiler.config as config
+
+def refused(call):
+    try:
+        call()
+    except (AttributeError, AssertionError, TypeError, RuntimeError, ValueError) as error:
+        return f"{type(error).__name__}: {error}"
+
+print(config is torch.compiler.config, config.recompile_limit, config.force_disable_caches, config.job_id)
+with config.patch(force_disable_caches=True), config.patch("job_id", "a"), config.patch({"verbose": True}):
+    print(config.force_disable_caches, config.job_id, config.verbose)
+print(config.force_disable_caches, config.job_id, config.verbose)
+print(refused(lambda: config.nothing), refused(lambda: setattr(config, "nothing", 1)))
+print(refused(lambda: config.patch(nothing=1).__enter__()))
+kept = config.save_config()
+config.job_id = "b"
+config.load_config(kept)
+print(config.job_id, config.get_config_copy()["force_disable_caches"])
+
+@torch._dynamo.config.patch(suppress_errors=True)
+def f():
+    return torch._dynamo.config.suppress_errors
+print(f(), torch._dynamo.config.suppress_errors, torch._dynamo.config.cache_size_limit)
+with inductor.patch(max_autotune=True):
+    print(inductor.max_autotune)
+"""
+
+
+NUMBERS = """
+import torch
+
+def refused(call):
+    try:
+        return call()
+    except (AssertionError, RuntimeError, ValueError) as error:
+        return f"{type(error).__name__}: {str(error).splitlines()[0]}"
+
+print(torch.sym_int(2.7), torch.sym_float(2), torch.sym_not(0), torch.sym_max(1, 2.0), torch.sym_min(1, 2.0),
+      torch.sym_max(3, 2), torch.sym_sum([1, 2, 3]), torch.sym_sum(1, 2), torch.sym_sqrt(2), torch.sym_ite(True, 1, 2))
+print(refused(lambda: torch.sym_sqrt(-1)), torch.GradScaler is torch.amp.GradScaler)
+x = torch.arange(3.0)
+for pred in (True, 0, 1.0, x.sum() > 1, torch.tensor([False]), torch.tensor(2)):
+    print(torch.cond(pred, lambda x: (x + 1, {"a": x * 2}), lambda x: (x - 1, {"a": x * 3}), (x,)))
+print(torch.cond(torch.tensor(True), lambda: torch.ones(2), lambda: torch.zeros(2)))
+w = torch.ones(3, requires_grad=True)
+for pred in (True, False):
+    print(torch.autograd.grad(torch.cond(torch.tensor(pred), lambda x: x * w * 3, lambda x: x * w, [x]).sum(), w))
+print(refused(lambda: torch.cond(torch.tensor([True, True]), torch.sin, torch.cos, (x,))))
+print(refused(lambda: torch.cond("a", torch.sin, torch.cos, (x,))))
+print(refused(lambda: torch.cond(x.sum() > 1, 3, torch.cos, (x,))))
+print(refused(lambda: torch.cond(x.sum() > 1, torch.sin, torch.cos, x)))
+print(torch.while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x * 2), (torch.tensor(0), x)))
+print(torch.while_loop(lambda i, x: i < 3, lambda i, x: [i + 1, x * 2], [0, x]))
+print(torch.while_loop(lambda i: i < 3, lambda i: (i + 1,), (torch.tensor(0),)))
+print(torch.while_loop(lambda i: i < 3, lambda i: (i + 1,), [torch.tensor(5)]))
+print(torch.while_loop(lambda s: s["i"] < 2, lambda s: {"i": s["i"] + 1, "x": s["x"] * 2},
+                       ({"i": torch.tensor(0), "x": x},)))
+"""
+
+
+@pytest.mark.parametrize("program", [SETTINGS, NUMBERS], ids=["settings", "numbers"])
+def test_it_prints_what_pytorch_prints(tmp_path, program):
+    pytest.importorskip("torch")
+    script = tmp_path / "theirs.py"
+    script.write_text(program)
+    theirs = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True).stdout
+    assert aliased(tmp_path, program).stdout == theirs
+
+
+def test_loops_that_change_what_they_carry(tmp_path):
+    x = mt.ones(2)
+    with pytest.raises(RuntimeError, match=r"same metadata but found: .*\(4,\) vs .*\(2,\)"):
+        mt.while_loop(lambda x: True, lambda x: (mt.cat([x, x]),), (x,))
+    with pytest.raises(RuntimeError, match="same metadata"):
+        mt.while_loop(lambda i, x: True, lambda i, x: (i,), (0, x))
+    with pytest.raises(RuntimeError, match="what cond_fn returns to be bool or single-element tensor"):
+        mt.while_loop(lambda x: x, lambda x: (x,), (x,))
+
+
 GRAPHS = """
 import io, pickle
 import torch

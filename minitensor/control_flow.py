@@ -1,0 +1,84 @@
+"""`cond` and `while_loop`: control flow as calls, by PyTorch's names.
+
+They run what applies, by the value of a tensor. So they are ordinary code: in a function that is compiled as a whole
+the value can't be read, and the error says so. PyTorch traces both branches of a `cond` and refuses some that don't
+apply; here a branch is looked at when it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from minitensor._C import Tensor
+from minitensor.utils import _pytree
+
+__all__ = ["cond", "while_loop"]
+
+
+def _decided(value: Any, what: str) -> bool:
+    if isinstance(value, Tensor):
+        if value.numel() != 1:
+            raise RuntimeError(f"Expected {what} to be bool or single-element tensor, but got {value}.")
+        return bool(value)
+    if not isinstance(value, (bool, int, float)):
+        raise RuntimeError(f"Expected {what} to be bool or tensor, but got {value}.")
+    return bool(value)
+
+
+def cond(
+    pred: bool | int | float | Tensor,
+    true_fn: Callable[..., Any],
+    false_fn: Callable[..., Any],
+    operands: tuple[Any, ...] | list[Any] = (),
+) -> Any:
+    """Return `true_fn(*operands)` if `pred`, else `false_fn(*operands)`.
+
+    `pred` is a bool, a number, or a tensor of one element; operands are tensors, also in tuples, lists and dicts.
+    RuntimeError for anything else. Gradients are those of the branch that ran.
+    """
+    if not callable(true_fn) or not callable(false_fn):
+        raise RuntimeError("Expect both branches to be callable.")
+    if not isinstance(operands, (tuple, list)) or not all(
+        isinstance(leaf, Tensor) for leaf in _pytree.tree_leaves(operands)
+    ):
+        raise RuntimeError(
+            "Expect operands to be a tuple of possibly nested dict/list/tuple that only consists of tensor leaves, "
+            f"but got {operands}."
+        )
+    return (true_fn if _decided(pred, "pred") else false_fn)(*operands)
+
+
+def while_loop(
+    cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried_inputs: tuple[Any, ...] | list[Any]
+) -> Any:
+    """Run `values = body_fn(*values)` while `cond_fn(*values)`, from `carried_inputs` on; return the last values.
+
+    `body_fn` returns what it gets: the same structure of tensors and numbers, with the same shapes and dtypes.
+    `cond_fn` returns a bool, or a tensor of one. RuntimeError otherwise. Without a turn the
+    inputs are returned, as a tuple.
+    """
+    if not callable(cond_fn) or not callable(body_fn):
+        raise RuntimeError("Expect cond_fn and body_fn to be callable.")
+    if not isinstance(carried_inputs, (tuple, list)):
+        raise RuntimeError(f"Expect carried_inputs to be a tuple or list, but got {type(carried_inputs)}.")
+    leaves, spec = _pytree.tree_flatten(tuple(carried_inputs))
+    wanted = [_described(leaf) for leaf in leaves]
+    result: Any = tuple(carried_inputs)
+    values: Any = result
+    while _decided(cond_fn(*values), "what cond_fn returns"):
+        result = body_fn(*values)
+        # One value may come as it is.
+        values = result if isinstance(result, (tuple, list)) else (result,)
+        leaves, found = _pytree.tree_flatten(tuple(values))
+        described = [_described(leaf) for leaf in leaves]
+        if found != spec or described != wanted:
+            raise RuntimeError(
+                "Expected body_fn_output and carried_inputs to have same metadata but found: "
+                f"{', '.join(described)} vs {', '.join(wanted)}"
+            )
+    return result
+
+
+def _described(leaf: Any) -> str:
+    return f"{leaf.dtype} {tuple(leaf.shape)}" if isinstance(leaf, Tensor) else type(leaf).__name__
