@@ -1,8 +1,8 @@
 """`cond` and `while_loop`: control flow as calls, by PyTorch's names.
 
-They run what applies, by the value of a tensor. So they are ordinary code: in a function that is compiled as a whole
-the value can't be read, and the error says so. PyTorch traces both branches of a `cond` and refuses some that don't
-apply; here a branch is looked at when it runs.
+They run what the value of a tensor chooses. So they are ordinary code: in a function that is compiled as a whole the
+value can't be read, and the error says so. PyTorch traces both branches of a `cond`, and refuses a program for the one
+that isn't chosen; here a branch is checked when it runs.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def while_loop(
     """Run `values = body_fn(*values)` while `cond_fn(*values)`, from `carried_inputs` on; return the last values.
 
     `body_fn` returns what it gets: the same structure of tensors and numbers, with the same shapes and dtypes.
-    `cond_fn` returns a bool, or a tensor of one. RuntimeError otherwise. Without a turn the
-    inputs are returned, as a tuple.
+    `cond_fn` returns a bool, or a tensor of one. RuntimeError otherwise. Without a turn
+    the inputs are returned, as a tuple.
     """
     if not callable(cond_fn) or not callable(body_fn):
         raise RuntimeError("Expect cond_fn and body_fn to be callable.")

@@ -5,13 +5,14 @@ This compiler has none of them (`minitensor.jit.options` and MT_JIT_FLAGS have i
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import pickle
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
+
+from minitensor.autograd.grad_mode import Decorating
 
 __all__ = ["DOCUMENTED", "Settings", "become_settings"]
 
@@ -38,11 +39,39 @@ DOCUMENTED: dict[str, Any] = {
 _ABSENT = object()
 
 
+class _Patch(Decorating):
+    """Settings that hold until the end of a `with` statement, or in each call of a function."""
+
+    def __init__(self, settings: Settings, wanted: dict[str, Any]) -> None:
+        self._settings, self._wanted = settings, wanted
+        self._before: list[dict[str, Any]] = []
+
+    def _again(self) -> _Patch:
+        return _Patch(self._settings, self._wanted)
+
+    def __enter__(self) -> None:
+        """Set them."""
+        before = {name: vars(self._settings).get(name, _ABSENT) for name in self._wanted}
+        self._before.append(before)
+        try:
+            self._settings.load_config(self._wanted)
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def __exit__(self, *error: object) -> None:
+        """Put back what there was."""
+        for name, value in self._before.pop().items():
+            if value is not _ABSENT:
+                setattr(self._settings, name, value)
+            else:
+                vars(self._settings).pop(name, None)
+
+
 class Settings(ModuleType):
     """A module whose public attributes are settings."""
 
-    @contextlib.contextmanager
-    def patch(self, arg1: str | Mapping[str, Any] | None = None, arg2: Any = None, **kwargs: Any) -> Iterator[None]:
+    def patch(self, arg1: str | Mapping[str, Any] | None = None, arg2: Any = None, **kwargs: Any) -> _Patch:
         """Set what is given, as `patch("name", value)`, `patch({"name": value})` or `patch(name=value)`.
 
         Until the end of a `with` statement, or in each call of a function that it decorates.
@@ -50,25 +79,12 @@ class Settings(ModuleType):
         if isinstance(arg1, Mapping):
             if arg2 is not None or kwargs:
                 raise TypeError("patch takes a dict of settings, a name and a value, or settings by name")
-            wanted = dict(arg1)
-        else:
-            wanted = kwargs if arg1 is None else {arg1: arg2, **kwargs}
-        before = {name: vars(self).get(name, _ABSENT) for name in wanted}
-        try:
-            for name, value in wanted.items():
-                setattr(self, name, value)
-            yield
-        finally:
-            for name, value in before.items():
-                if value is not _ABSENT:
-                    setattr(self, name, value)
-                elif hasattr(self, name):
-                    delattr(self, name)
+            return _Patch(self, dict(arg1))
+        return _Patch(self, kwargs if arg1 is None else {arg1: arg2, **kwargs})
 
     def get_config_copy(self) -> dict[str, Any]:
         """Return a copy of all settings, by name."""
-        names = vars(self).get("__all__", vars(self))
-        return {n: copy.deepcopy(v) for n in names if n[0] != "_" and (v := vars(self).get(n, _ABSENT)) is not _ABSENT}
+        return {name: copy.deepcopy(value) for name, value in vars(self).items() if name[0] != "_"}
 
     def save_config(self) -> bytes:
         """Return them as bytes, for `load_config`."""
@@ -93,10 +109,11 @@ class _Documented(Settings):
         super().__setattr__(name, value)
 
 
-def become_settings(name: str, documented: bool = False) -> None:
-    """Make the module of that name one of settings: the documented ones only, or any that a program sets."""
+def become_settings(name: str, documented: bool | None = None) -> None:
+    """Make the module of that name one of settings: with the documented ones, and if that is True, with no others."""
     module = sys.modules[name]
-    vars(module).update(copy.deepcopy(DOCUMENTED))
+    if documented is not None:
+        vars(module).update(copy.deepcopy(DOCUMENTED))
     if documented:
         vars(module)["__all__"] = list(DOCUMENTED)
     module.__class__ = _Documented if documented else Settings

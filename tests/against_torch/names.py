@@ -25,7 +25,8 @@ _REASONS = [
     (r"(q_|qint|quint|qscheme|quantize|dequantize|quantized_|int_repr|fake_quantize|per_tensor_|per_channel_|empty_quant|"
      r"fused_moving|choose_qparams).*|QInt.*|QUInt.*|is_quantized|.*observer.*", "quantised tensors"),
     (r"to_padded.*|jagged|is_nested", "nested layouts"),
-    (r"Script.*|.*Type$|.*Storage|Aliasdb|AliasDb|Argument.*|Block|Call.*|Code|Compil.*|Concrete.*|Deserial.*|Error.*|"
+    (r".*Storage", "storages of one dtype, which PyTorch deprecated: `TypedStorage` has any"),
+    (r"Script.*|.*Type$|Aliasdb|AliasDb|Argument.*|Block|Call.*|Code|Compil.*|Concrete.*|Deserial.*|Error.*|"
      r"Exec.*|FileCheck|FunctionSchema|Future|Graph.*|IODesc.*|JITEx.*|Lite.*|Lock.*|Noop.*|Node|Operator.*|PyTorch.*|"
      r"Static.*|Tracing.*|Use|Value|Serial.*|Throughput.*|BufferDict|ParameterDict|ModuleDict|Dict.*|Await.*|Bench.*|"
      r"Capsule|DeepCopy.*|Disable.*|Dispatch.*|Exclude.*|IODescriptor|LoggerBase|UnionType|AggregationType|Tag|Gradient|"
@@ -40,7 +41,7 @@ _REASONS = [
      "steps of batch norm over several GPUs, which PyTorch has for CUDA only"),
     (r"scaled_grouped_mm", "groups of products of 8-bit floating-point numbers, which PyTorch has on CUDA only"),
     (r"grad_dtype", "a gradient has its tensor's dtype"),
-    (r"AcceleratorError|Event|Stream", "streams of any device: those of GPUs are in `cuda`"),
+    (r"AcceleratorError|Event|Stream", "streams without a kind of device: those of GPUs are in `cuda`"),
     (r"is_distributed|reinforce|share_memory_|is_shared|.*named.*|names|rename.*|refine_names|align_.*|has_names",
      "named tensors and processes"),
 ]  # fmt: skip

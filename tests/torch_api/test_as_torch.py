@@ -358,8 +358,15 @@ print(config.job_id, config.get_config_copy()["force_disable_caches"])
 def f():
     return torch._dynamo.config.suppress_errors
 print(f(), torch._dynamo.config.suppress_errors, torch._dynamo.config.cache_size_limit)
-with inductor.patch(max_autotune=True):
-    print(inductor.max_autotune)
+patch = inductor.patch(max_autotune=True)
+for _ in range(2):
+    with patch:
+        print(inductor.max_autotune)
+inductor.coordinate_descent_tuning = True
+copy, kept = inductor.get_config_copy(), inductor.save_config()
+inductor.coordinate_descent_tuning = False
+inductor.load_config(kept)
+print(copy["coordinate_descent_tuning"], inductor.coordinate_descent_tuning, "recompile_limit" in copy)
 """
 
 
@@ -404,7 +411,7 @@ def test_it_prints_what_pytorch_prints(tmp_path, program):
     assert aliased(tmp_path, program).stdout == theirs
 
 
-def test_loops_that_change_what_they_carry(tmp_path):
+def test_loops_that_change_what_they_carry():
     x = mt.ones(2)
     with pytest.raises(RuntimeError, match=r"same metadata but found: .*\(4,\) vs .*\(2,\)"):
         mt.while_loop(lambda x: True, lambda x: (mt.cat([x, x]),), (x,))
