@@ -7,6 +7,7 @@ import json
 import multiprocessing
 import random
 import re
+import subprocess
 import sys
 import warnings
 from collections import Counter
@@ -66,9 +67,15 @@ def main() -> int:
         what = "--all-dtypes" if given.all_dtypes else "--dtypes " + " ".join(given.dtypes)
         if given.checks != ALL_CHECKS:
             what += " --checks " + " ".join(given.checks)
-        stored = {"run": f"{what} --most {given.most}", "outcomes": outcomes}
+        stored = {"run": f"{what} --most {given.most}", "commit": _commit(), "outcomes": outcomes}
         given.json.write_text(json.dumps(stored, indent=1) + "\n")
     return int(any(o["failed"] for o in outcomes))
+
+
+def _commit() -> str:
+    """The commit that the results are of."""
+    here = Path(__file__).resolve().parent
+    return subprocess.check_output(["git", "-C", here, "rev-parse", "--short=8", "HEAD"], text=True).strip()
 
 
 def _run(places: list[int], op_db: Any, arguments: dict[str, Any]) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ import argparse
 import json
 import platform
 from collections import Counter, defaultdict
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("results", type=Path, nargs="+")
     given = parser.parse_args()
-    DOC.write_text(document(*gather([json.loads(path.read_text()) for path in given.results])))
+    files = [json.loads(path.read_text()) for path in given.results]
+    DOC.write_text(document(*gather(files), sorted({file["commit"] for file in files})))
 
 
 def gather(files: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[str]]:
@@ -39,7 +41,7 @@ def gather(files: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[str]
     return list(ops.values()), sorted({file["run"] for file in files})
 
 
-def document(outcomes: list[dict[str, Any]], runs: list[str]) -> str:
+def document(outcomes: list[dict[str, Any]], runs: list[str], commits: list[str]) -> str:
     """The text."""
     by_name = defaultdict(list)
     for outcome in outcomes:
@@ -51,6 +53,8 @@ def document(outcomes: list[dict[str, Any]], runs: list[str]) -> str:
         f"{platform.python_version()}, from these runs:",
         "",
         *(f"- `python -m tests.against_torch {run}`" for run in runs),
+        "",
+        f"The runs are of {', '.join(f'`{commit}`' for commit in commits)}, the names of {date.today()}.",
         "",
         "A name counts as public if PyTorch documents it or lists it in `__all__`. It *agrees* if every check of it on",
         "PyTorch's own samples (its `OpInfo` database) gave PyTorch's result: values, dtype, shape, method, in-place",
