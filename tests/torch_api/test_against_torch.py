@@ -21,7 +21,8 @@ def test_parts_of_runs_add_up_and_later_ones_replace():
     outcomes, runs = gather(files)
     assert runs == ["--dtypes float32 --most 3", "--dtypes uint8 --most 1"]
     assert {o["op"]: (o["passed"]["values"], o["failed"]["values"]) for o in outcomes} == {"cat": (3, 0), "exp": (6, 1)}
-    text = document(outcomes, runs)
+    text = document(outcomes, runs, ["0123abcd"])
+    assert "The runs are of `0123abcd`, " in text
     assert "- `exp`: values 1 of 7" in text
     assert "| values | 9 | 1 |" in text
     assert "`python -m tests.against_torch --dtypes uint8 --most 1`" in text
