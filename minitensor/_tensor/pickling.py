@@ -15,21 +15,31 @@ NOT_IN_NUMPY = {_C.bfloat16: _C.int16} | dict.fromkeys(
 )
 """Dtypes that NumPy lacks, with the integers that have the same bits: as these they are pickled."""
 
+
+def _class_of(self: Any) -> Any:
+    """The class as it is pickled: None for a plain tensor, whose class has another name under PyTorch's."""
+    return None if type(self) is Tensor else type(self)
+
+
+def _of_class(cls: Any, data: Any, requires_grad: bool) -> Any:
+    return Tensor._as_subclass(Tensor if cls is None else cls, data, requires_grad)
+
+
 # The names of these functions stand in pickles: who renames or moves one leaves its name where it was.
 
 
 def _rebuild(cls: Any, array: Any, requires_grad: bool) -> Any:
-    return Tensor._as_subclass(cls, _C.tensor_from_data(array, None, None, True), requires_grad)
+    return _of_class(cls, _C.tensor_from_data(array, None, None, True), requires_grad)
 
 
 def _rebuild_bfloat16(cls: Any, array: Any, requires_grad: bool) -> Any:
     bits = _C.tensor_from_data(array, None, None, True)
-    return Tensor._as_subclass(cls, view_dtype(bits, _C.bfloat16), requires_grad)
+    return _of_class(cls, view_dtype(bits, _C.bfloat16), requires_grad)
 
 
 def _rebuild_bits(dtype: Any, cls: Any, array: Any, requires_grad: bool) -> Any:
     bits = _C.tensor_from_data(array, None, None, True)
-    return Tensor._as_subclass(cls, view_dtype(bits, dtype), requires_grad)
+    return _of_class(cls, view_dtype(bits, dtype), requires_grad)
 
 
 def _rebuild_on(device: str, rebuild: Any, cls: Any, array: Any, requires_grad: bool) -> Any:
@@ -41,13 +51,13 @@ def _rebuild_on(device: str, rebuild: Any, cls: Any, array: Any, requires_grad: 
 def _rebuild_strided(rebuild: Any, cls: Any, array: Any, size: Any, stride: Any, requires_grad: bool) -> Any:
     """What did not lie in row-major order: the array has all the memory between its first and last element."""
     flat = rebuild(Tensor, array, False)
-    return Tensor._as_subclass(cls, _C.over_storage(flat, flat.dtype, 0, size, stride), requires_grad)
+    return _of_class(cls, _C.over_storage(flat, flat.dtype, 0, size, stride), requires_grad)
 
 
 def _rebuild_meta(cls: Any, size: Any, stride: Any, dtype: Any, requires_grad: bool) -> Any:
     from minitensor.composite.creation import empty_strided
 
-    return Tensor._as_subclass(cls, empty_strided(size, stride, dtype=dtype, device="meta"), requires_grad)
+    return _of_class(cls, empty_strided(size, stride, dtype=dtype, device="meta"), requires_grad)
 
 
 def reduce_tensor(self: Any) -> Any:
@@ -59,7 +69,7 @@ def reduce_tensor(self: Any) -> Any:
 
 def _reduce_contents(self: Any) -> Any:
     if self.device.type == "meta":
-        return _rebuild_meta, (self.__class__, tuple(self.shape), self.stride(), self.dtype, self.requires_grad)
+        return _rebuild_meta, (_class_of(self), tuple(self.shape), self.stride(), self.dtype, self.requires_grad)
     if self.device.type in ("cuda", "jit_gpu"):
         rebuild, parts = _reduce_contents(self.detach().cpu().as_subclass(type(self)))
         return _rebuild_on, (str(self.device), rebuild, *parts[:-1], self.requires_grad)
@@ -67,9 +77,9 @@ def _reduce_contents(self: Any) -> Any:
     if not self.is_contiguous() and self.numel() and self.device.type == "cpu":
         count = 1 + sum((n - 1) * s for n, s in zip(self.shape, self.stride(), strict=True))
         rebuild, (_, array, _) = _reduce_contents(data.as_strided((count,), (1,)).as_subclass(Tensor))
-        return _rebuild_strided, (rebuild, type(self), array, tuple(self.shape), self.stride(), self.requires_grad)
+        return _rebuild_strided, (rebuild, _class_of(self), array, tuple(self.shape), self.stride(), self.requires_grad)
     if self.dtype in NOT_IN_NUMPY:
         bits = view_dtype(data, NOT_IN_NUMPY[self.dtype]).numpy()
         rebuild = _rebuild_bfloat16 if self.dtype is _C.bfloat16 else functools.partial(_rebuild_bits, self.dtype)
-        return rebuild, (type(self), bits, self.requires_grad)
-    return _rebuild, (type(self), data.numpy(), self.requires_grad)
+        return rebuild, (_class_of(self), bits, self.requires_grad)
+    return _rebuild, (_class_of(self), data.numpy(), self.requires_grad)

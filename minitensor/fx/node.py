@@ -64,6 +64,8 @@ def qualified_name(function: Any) -> str:
     if known is not None:
         return "minitensor" + known.removeprefix("torch")
     home = getattr(function, "__module__", None)
+    if home == package():  # types that say PyTorch's name where this package stands for it
+        home = "minitensor"
     name: str = getattr(function, "__qualname__", None) or own or repr(function)
     return f"{home}.{name}" if home else name
 

@@ -102,7 +102,7 @@ class _Pickler(pickle._Pickler):
                 (_REBUILD_PARAMETER, made_of) if state is None else (_REBUILD_PARAMETER_WITH_STATE, (*made_of, state))
             )
         rebuild, arguments = self.reduce_plain(tensor, hooks)
-        named = (
+        named = cls is not Tensor and (
             cls.__module__.partition(".")[0] != "minitensor" or lookup(f"{cls.__module__}.{cls.__qualname__}") is cls
         )
         if state is None and not named:

@@ -17,6 +17,8 @@ import re
 import types
 from typing import Any
 
+from minitensor import _C
+
 __all__ = [
     "BINDING_ONLY",
     "CONTAINERS",
@@ -110,7 +112,7 @@ def changes_first(function: Any) -> bool:
 
 def is_framework(module: object) -> bool:
     """Whether a module of that name is one of ours."""
-    return isinstance(module, str) and module.partition(".")[0] in ("minitensor", "minitensor_jit")
+    return isinstance(module, str) and module.partition(".")[0] in ("minitensor", "minitensor_jit", _C.shown_package())
 
 
 def is_numpy(thing: Any) -> bool:

@@ -55,8 +55,8 @@ PyObject* op_descr_get(PyObject* self, PyObject* object, PyObject*) {
 
 PyObject* op_repr(PyObject* self) {
     if (cast(self)->method)
-        return PyUnicode_FromFormat("<method '%s%s' of 'minitensor.Tensor' objects>", cast(self)->op->name.c_str(),
-                                    cast(self)->inplace ? "_" : "");
+        return PyUnicode_FromFormat("<method '%s%s' of '%s' objects>", cast(self)->op->name.c_str(),
+                                    cast(self)->inplace ? "_" : "", TensorType.tp_name);
     return PyUnicode_FromFormat("<minitensor op %s%s>", cast(self)->op->name.c_str(), cast(self)->inplace ? "_" : "");
 }
 

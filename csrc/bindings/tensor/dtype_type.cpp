@@ -1,4 +1,6 @@
 // The Python type of dtypes, and how they combine.
+#include <cstring>
+#include <set>
 #include <string>
 
 #include "bindings/py.h"
@@ -19,12 +21,23 @@ struct DTypeObject {
 
 PyObject* g_dtypes[static_cast<size_t>(DType::Count)];
 
+// Static types say by `tp_name` in which module they are.
+void show_places_of_static_types() {
+    static auto* names = new std::set<std::string>;  // which types point into
+    for (PyTypeObject* type : {&TensorType, &DTypeType, &DeviceType_, &SizeType}) {
+        const std::string name = std::strrchr(type->tp_name, '.');
+        type->tp_name = names->insert(shown_package + name).first->c_str();
+        PyType_Modified(type);
+    }
+}
+
 PyObject* py_set_shown_package(PyObject*, PyObject* name) {
     const char* text = PyUnicode_AsUTF8(name);
     if (!text) return nullptr;
     return guarded([&] {
         std::string before = std::exchange(shown_package, text);
         pytorch_words = shown_package != "minitensor";
+        show_places_of_static_types();
         show_places_of_result_types();
         return PyUnicode_FromString(before.c_str());
     });

@@ -7,8 +7,8 @@
 
 namespace mt::py {
 
-// Whose name dtypes, sizes, layouts, memory formats and named results are shown with: PyTorch's, where a program
-// imported this package under it.
+// Whose name tensors' types, dtypes, devices, sizes, layouts, memory formats and named results are shown with:
+// PyTorch's, where a program imported this package under it.
 extern std::string shown_package;
 
 // A type of objects of so many bytes, to fill in.
