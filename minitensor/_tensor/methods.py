@@ -15,7 +15,7 @@ from minitensor._tensor.pickling import NOT_IN_NUMPY, reduce_tensor
 from minitensor._warning import warn
 from minitensor.composite import COMPOSITES
 from minitensor.composite.complex import imag, real
-from minitensor.composite.layout import preserve_format
+from minitensor.composite.layout import preserve_format, suggested_format
 from minitensor.composite.registry import shortcut
 from minitensor.ops import ROWS
 from minitensor.ops.complex import view_dtype
@@ -152,7 +152,11 @@ def to(
     """
     if memory_format is not None:
         moved = self.to(*args, dtype=dtype, device=device, copy=copy, non_blocking=non_blocking)
-        return moved if memory_format is preserve_format else moved.contiguous(memory_format=memory_format)
+        if memory_format is preserve_format or (moved is self and suggested_format(self) is memory_format):
+            return moved
+        return (
+            moved.clone(memory_format=memory_format) if moved is self else moved.contiguous(memory_format=memory_format)
+        )
     switches = [arg for arg in args if isinstance(arg, bool)]  # non_blocking and copy
     non_blocking = switches[0] if switches else non_blocking
     copy = switches[1] if len(switches) > 1 else copy

@@ -353,11 +353,19 @@ def _numbers_dtype(dtype: Any, *numbers: Any) -> Any:
     )
 
 
+def _ends(start: Any, end: Any, dtype: Any) -> tuple[Any, Any]:
+    """The ends as PyTorch has them: of integers they are integers, before the steps between them are."""
+    if dtype is None or dtype.is_floating_point or dtype.is_complex:
+        return start, end
+    return tuple(int(n) if isinstance(n, float) and math.isfinite(n) else n for n in (start, end))  # type: ignore[return-value]
+
+
 def _evenly(start: Any, end: Any, steps: int, dtype: Any, device: Any) -> Any:
     """Evenly spaced values; of complex numbers both parts are."""
     bounds = (start, end)
     dtype = _numbers_dtype(dtype, *bounds)
     if dtype is None or not dtype.is_complex:
+        start, end = _ends(start, end, dtype)
         return creation.linspace(start, end, steps, dtype=dtype, device=device)
     parts = [
         creation.linspace(*(float(getattr(n, part)) for n in bounds), steps, dtype=dtype.to_real(), device=device)
@@ -376,6 +384,7 @@ def logspace(
     dtype = _default(_numbers_dtype(dtype if out is None else out.dtype, start, end, base))
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
+    start, end = _ends(start, end, dtype)
     exponents = _evenly(start, end, steps, _C.complex128 if dtype.is_complex else _C.float64, device)
     made = elementwise.pow(base if isinstance(base, complex) else float(base), exponents).to(dtype)
     return _made(made, requires_grad, layout, pin_memory, out)

@@ -79,6 +79,22 @@ def _rank_for(format: Any, rank: int) -> None:
         raise RuntimeError(f"required rank {wanted} tensor to use {format._name} format")
 
 
+def _like_channels_last(x: Any) -> bool:
+    least = 0
+    for d in (1, *range(x.ndim - 1, 1, -1), 0):
+        size, stride = x.shape[d], x.stride(d)
+        if size == 0 or stride < least or stride == 0 == least or (d == 0 and least == x.stride(1)):
+            return False
+        least = stride * max(size, 1)
+    return True
+
+
+def suggested_format(x: Any) -> Any:
+    """The memory format that PyTorch takes a tensor to be in, which may have gaps: row-major if it is in no other."""
+    found = [format for format, rank in _CHANNELS_LAST.items() if x.ndim == rank and _like_channels_last(x)]
+    return found[0] if found else contiguous_format
+
+
 @composite(function=False)
 def is_contiguous(input: Any, memory_format: Any = contiguous_format) -> bool:
     """Whether the elements lie in row-major order, or in that of a memory format."""

@@ -265,6 +265,16 @@ def test_statistics_of_groups_have_gradients():
     assert np.allclose(of_rstd.numpy().reshape(2, 3, 10), expected)
 
 
+def test_group_norm_of_no_images_has_gradients():
+    x, w, b = mt.zeros(0, 2, 3, requires_grad=True), mt.ones(2, requires_grad=True), mt.zeros(2, requires_grad=True)
+    result, mean, rstd = mt.native_group_norm(x, w, b, 0, 2, 3, 1, 1e-5)
+    assert (result.shape, mean.shape, rstd.shape) == ((0, 2, 3), (0, 1), (0, 1))
+    (gx,) = mt.autograd.grad(F.group_norm(x, 1, w, b).sum(), x, create_graph=True)
+    assert gx.shape == x.shape
+    grads = mt.autograd.grad(gx.sum() + F.group_norm(x, 1, w, b).sum(), (w, b))
+    assert [g.tolist() for g in grads] == [[0.0, 0.0], [0.0, 0.0]]
+
+
 def test_native_batch_norm_takes_out():
     x, outs = mt.randn(4, 3), tuple(mt.empty(0) for _ in range(3))
     mt.native_batch_norm(x, None, None, None, None, True, 0.1, 1e-5, out=outs)

@@ -34,6 +34,27 @@ def test_places_and_powers_of_integers_are_int64():
     assert (powers.dtype, powers.tolist()) == (mt.int64, [[1, 2, 4], [1, 100, 10000]])
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "int32", "int64"])
+def test_integers_are_spaced_between_ends_that_are_integers(dtype):
+    kind = getattr(mt, dtype)
+    assert mt.linspace(4.9, 0.9, 5, dtype=kind).tolist() == [4, 3, 2, 1, 0]
+    assert mt.logspace(0.9, 2.9, 3, base=2.5, dtype=kind).tolist() == [1, 2, 6]
+    assert mt.linspace(0, 1, 3, out=mt.empty(3, dtype=kind)).tolist() == [0, 0, 1]
+    if dtype != "uint8":
+        assert mt.linspace(-3.7, 4.3, 8, dtype=kind).tolist() == [-3, -2, -1, 0, 1, 2, 3, 4]
+
+
+@pytest.mark.torch
+def test_spaced_integers_are_pytorchs():
+    torch = pytest.importorskip("torch")
+    for ends in ((4.3, 0.0, 50), (-3.7, 9, 20), (0.5, 7.9, 8), (0, 4.3, 50)):
+        ours, theirs = (m.linspace(*ends, dtype=m.int64).tolist() for m in (mt, torch))
+        assert ours == theirs
+    for ends in ((0, 2.7, 7), (0.5, 3.9, 4), (1.9, 4, 5)):
+        ours, theirs = (m.logspace(*ends, base=2.7, dtype=m.int32).tolist() for m in (mt, torch))
+        assert ours == theirs
+
+
 def test_evenly_spaced_complex_numbers():
     line = mt.linspace(1 + 2j, 3, 5)
     assert line.dtype == mt.complex64

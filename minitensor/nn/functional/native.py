@@ -82,7 +82,7 @@ def native_group_norm(
     image = input.reshape((N, C, HxW))
     result = _torch_group_norm(image, group, weight, bias, eps).reshape(input.shape)
     # Unlike those of batches and layers, these statistics have gradients.
-    rows = image.reshape((N, group, -1))
+    rows = image.reshape((N, group, C // max(group, 1) * HxW))
     var, mean = var_mean(rows.to(float32) if rows.dtype.itemsize < 4 else rows, -1, correction=0)
     return result, mean.to(rows.dtype), (var + eps).rsqrt().to(rows.dtype)
 

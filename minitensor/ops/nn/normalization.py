@@ -8,6 +8,7 @@ gradients come from the formula below.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from minitensor import _C
@@ -41,7 +42,8 @@ def _group_vjp(g: Any, _out: Any, x: Any, w: Any, _bias: Any, groups: int, eps: 
 def _group_gradient(
     g: Any, x: Any, w: Any, groups: int, eps: float, centered: bool, affine: bool
 ) -> tuple[Any, Any, Any]:
-    split = (x.shape[0], groups, -1)
+    size = math.prod(x.shape[1:]) // max(groups, 1)  # -1 could be any size where there are no images
+    split = (x.shape[0], groups, size)
     rows, a = x.reshape(split), _apply(g, w).reshape(split)
     mean = rows.mean(dim=2, keepdim=True) if centered else 0.0
     shifted = rows - mean
