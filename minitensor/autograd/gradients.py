@@ -209,7 +209,7 @@ def grad(
         )
     _check(wanted)
     retain = create_graph if retain_graph is None else retain_graph
-    unused = bool(allow_unused) or materialize_grads
+    unused = materialize_grads if allow_unused is None else allow_unused
     result: tuple[Any, ...]
     if is_grads_batched:
         result = _batched(roots, wanted, grad_outputs, retain, create_graph, unused)

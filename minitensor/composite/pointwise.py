@@ -400,6 +400,8 @@ def lerp(input: Any, end: Any, weight: Any) -> Tensor:
     """input + weight * (end - input), computed from the nearer end; weight is a number or a tensor."""
     if not _any_complex(input, end, weight):
         return ROWS["lerp"].call(input, end, weight)
+    if isinstance(weight, Tensor) and weight.dtype is _C.bool and weight.ndim == 0:
+        weight = weight.to(input.dtype)  # a number, of which there are no differences
     difference = end - input
     near, far = input + weight * difference, end - difference * (1 - weight)
     if not isinstance(weight, Tensor):

@@ -19,16 +19,27 @@ __all__ = [
 ]
 
 
-class Parameter(Tensor):
+class _MarkedType(type(Tensor)):  # type: ignore[misc]
+    """Takes tensors of other classes that ``Parameter(...)`` and ``Buffer(...)`` marked for instances of these."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        mark = cls.__dict__.get("_mark")  # not a subclass's
+        if mark and isinstance(instance, Tensor) and getattr(instance, mark, False):
+            return True
+        return type.__instancecheck__(cls, instance)
+
+
+class Parameter(Tensor, metaclass=_MarkedType):
     """A tensor that becomes a parameter of the module that it is assigned to.
 
     It shares ``data``'s storage, and is a leaf: it has no history of how ``data`` was computed. The results of
-    operations on it are ordinary tensors.
+    operations on it are ordinary tensors. Of a subclass of Tensor it is a tensor of that class, marked as a parameter.
     """
 
+    _mark = "_is_param"
     __torch_function__: ClassVar[Any] = _C._disabled_torch_function_impl
 
-    def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Parameter:
+    def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Any:
         """Make a parameter of ``data``, by default an empty one."""
         if data is None:
             data = empty(0)
@@ -37,7 +48,9 @@ class Parameter(Tensor):
         if _C.is_sparse_storage(data):
             from minitensor.sparse.parameter import sparse_parameter
 
-            return sparse_parameter(data, requires_grad)  # type: ignore[no-any-return]
+            return sparse_parameter(data, requires_grad)
+        if type(data) is not Tensor and not issubclass(type(data), (Parameter, UninitializedTensorMixin)):
+            return _marked(data, requires_grad)
         return Tensor._as_subclass(cls, data, requires_grad)
 
     __deepcopy__ = deepcopy_parameter
@@ -46,20 +59,26 @@ class Parameter(Tensor):
         return f"Parameter containing:\n{super().__repr__()}"
 
 
-class _BufferType(type(Tensor)):  # type: ignore[misc]
-    """Makes tensors that were made by ``Buffer(...)`` instances of it."""
+def _marked(data: Any, requires_grad: bool) -> Any:
+    """A parameter of a class of its own, which has a say in what is done with it."""
+    made = data.detach().requires_grad_(requires_grad)
+    if type(made) is not type(data):
+        raise RuntimeError(
+            f"Creating a Parameter from an instance of type {type(data).__name__} requires that detach() returns an "
+            f"instance of the same type, but return type {type(made).__name__} was found instead. To use the type as a "
+            "Parameter, please correct the detach() semantics defined by its __torch_function__() implementation."
+        )
+    made._is_param = True
+    return made
 
-    def __instancecheck__(cls, instance: object) -> bool:
-        if cls is Buffer and isinstance(instance, Tensor) and getattr(instance, "_is_buffer", False):
-            return True
-        return type.__instancecheck__(cls, instance)
 
-
-class Buffer(Tensor, metaclass=_BufferType):
+class Buffer(Tensor, metaclass=_MarkedType):
     """A tensor that becomes a buffer of the module that it is assigned to; ``persistent``: part of its state dict.
 
     What is made is an ordinary tensor, marked as a buffer, that shares ``data``'s storage.
     """
+
+    _mark = "_is_buffer"
 
     def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Any:
         """Make a buffer of ``data``, by default an empty one."""

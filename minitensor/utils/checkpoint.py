@@ -269,7 +269,7 @@ class CheckpointFunction(autograd.Function):
         return (None, None, *(a.grad if isinstance(a, Tensor) else None for a in args))
 
 
-class _Enough(Exception):  # noqa: N818  (not an error)
+class _StopRecomputationError(Exception):
     """Ends the second run when all that was saved has been computed."""
 
 
@@ -309,16 +309,17 @@ class _Frame:
         def pack(tensor: Any) -> Any:
             found.append(tensor.detach())
             if self.early and len(found) == len(self.metas):
-                raise _Enough
+                raise _StopRecomputationError
             return tensor.detach()
 
+        # In PyTorch's order: the user's context is the innermost, and sees how the run ends.
         with (
+            contextlib.suppress(_StopRecomputationError),
+            saved_tensors_hooks(pack, lambda tensor: tensor),
+            autograd.enable_grad(),
             self.random,
             self.autocast,
             self.context(),
-            autograd.enable_grad(),
-            saved_tensors_hooks(pack, lambda tensor: tensor),
-            contextlib.suppress(_Enough),
         ):
             self.run()
         metas = [(tuple(t.shape), t.dtype, t.device) for t in found]

@@ -139,6 +139,22 @@ def test_saved_tensors_are_freed_with_the_graph():
     assert saved() is None
 
 
+def test_switches_of_a_pass_are_true_or_false():
+    x = leaf(1.0, 2.0)
+    for name in ("retain_graph", "create_graph", "allow_unused"):
+        for value in ("a", 1.5, [], object()):
+            with pytest.raises(TypeError, match="cannot be interpreted as an integer"):
+                grad((x * x).sum(), x, **{name: value})
+            if name != "allow_unused":
+                with pytest.raises(TypeError, match="cannot be interpreted as an integer"):
+                    (x * x).sum().backward(**{name: value})
+        assert grad((x * x).sum(), x, **{name: 1})[0].tolist() == [2.0, 4.0]
+    assert x.grad is None
+    assert grad(x.sum(), [x, leaf(1.0)], allow_unused=1)[1] is None
+    with pytest.raises(RuntimeError, match="not have been used"):
+        grad(x.sum(), [x, leaf(1.0)], allow_unused=0, materialize_grads=True)
+
+
 def test_higher_derivatives():
     x = leaf(0.5, 2.0)
     y = x**3

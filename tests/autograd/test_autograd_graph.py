@@ -91,6 +91,35 @@ def test_what_is_saved_can_be_seen():
         y.grad_fn._saved_nothing  # noqa: B018  (the access is what is tested)
 
 
+def test_what_is_saved_is_among_the_attributes():
+    def saved(node):
+        return sorted(name for name in dir(node) if name.startswith("_saved_"))
+
+    x = leaf(1.0, 2.0)
+    unpacked = []
+    with graph.saved_tensors_hooks(lambda t: t, lambda t: unpacked.append(t) or t):
+        y = x * x.detach()
+    assert saved(y.grad_fn) == ["_saved_other"]
+    assert not unpacked
+    nodes = [x.exp().grad_fn, x.pow(2).grad_fn, x[0].grad_fn, (x / x).grad_fn, x.relu().grad_fn, (-x).grad_fn]
+    assert [saved(node) for node in nodes] == [
+        ["_saved_result"],
+        ["_saved_exponent", "_saved_self"],
+        ["_saved_dim", "_saved_index"],
+        ["_saved_other", "_saved_self"],
+        ["_saved_result"],
+        [],
+    ]
+    for node in nodes:
+        assert {"name", "metadata", "next_functions"} <= set(dir(node))
+        for name in saved(node):
+            getattr(node, name)
+    y.sum().backward()
+    assert "_saved_other" in saved(y.grad_fn)
+    with pytest.raises(RuntimeError, match="second time"):
+        y.grad_fn._saved_other  # noqa: B018  (the access is what is tested)
+
+
 def test_hooks_of_nodes_run_in_order():
     x = leaf(1.0, 2.0)
     y = x * 3

@@ -5,6 +5,7 @@ Every test runs with PyTorch too, where it is installed: the expected values are
 
 import copy
 import pickle
+from typing import ClassVar
 
 import pytest
 
@@ -342,3 +343,47 @@ def test_parameters_are_new_where_their_values_go_or_come():
     layer.double()
     assert layer.weight is weight
     assert weight.dtype is mt.float64
+
+
+class _Own(mt.Tensor):
+    called: ClassVar[list[str]] = []
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        cls.called.append(function.__name__)
+        return super().__torch_function__(function, types, args, kwargs)
+
+
+class _Plain(mt.Tensor):
+    __torch_function__ = mt._C._disabled_torch_function_impl
+
+
+def test_a_parameter_of_a_class_of_its_own_keeps_it():
+    data = mt.ones(2, 2).as_subclass(_Own)
+    model = mt.nn.Linear(2, 2, bias=False)
+    model.weight = mt.nn.Parameter(data)
+    assert type(model.weight) is _Own
+    assert (model.weight.is_leaf, model.weight.requires_grad) == (True, True)
+    assert model.weight.data_ptr() == data.data_ptr()
+    assert [isinstance(t, mt.nn.Parameter) for t in (model.weight, data, mt.ones(1), 1)] == [True, False, False, False]
+    assert not isinstance(model.weight, mt.nn.UninitializedParameter)
+    assert [name for name, _ in model.named_parameters()] == ["weight"]
+    _Own.called.clear()
+    result = model(mt.ones(2))
+    assert (type(result), _Own.called) == (_Own, ["linear"])
+    result.sum().backward()
+    mt.optim.SGD(model.parameters(), lr=0.5).step()
+    assert data.as_subclass(mt.Tensor).tolist() == [[0.5, 0.5], [0.5, 0.5]]
+    model.double()
+    assert (type(model.weight), model.weight.dtype, isinstance(model.weight, mt.nn.Parameter)) == (
+        _Own,
+        mt.float64,
+        True,
+    )
+    copied = copy.deepcopy(model)
+    assert isinstance(copied.weight, mt.nn.Parameter)
+    assert type(copied.weight) is type(mt.nn.Parameter(model.weight, requires_grad=False)) is _Own
+    with pytest.raises(TypeError, match="cannot assign"):
+        model.weight = data
+    with pytest.raises(RuntimeError, match=r"requires that detach\(\) returns an instance of the same type"):
+        mt.nn.Parameter(mt.ones(2).as_subclass(_Plain))

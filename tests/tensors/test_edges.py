@@ -1,5 +1,9 @@
 """PyTorch's rules at the edges: strides of single elements, numbers that fit, operands that must agree."""
 
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
 import pytest
 
 import minitensor as mt
@@ -103,6 +107,72 @@ def test_a_weight_without_dimensions_is_like_a_number():
         with pytest.raises(RuntimeError):
             y.lerp_(end * 2, weight)
         assert y.tolist() == [3.0, 6.0]
+
+
+def test_a_weight_of_lerp_that_is_true_or_false():
+    x, end = mt.tensor([1 + 2j]), mt.tensor([2 + 1j])
+    for weight, expected in ((True, 2 + 1j), (False, 1 + 2j)):
+        assert mt.lerp(x, end, mt.tensor(weight)).tolist() == [expected]
+        assert x.clone().lerp_(end, mt.tensor(weight)).tolist() == [expected]
+        assert mt.lerp(x.real, end.real, mt.tensor(weight)).tolist() == [expected.real]
+    with pytest.raises(RuntimeError):
+        mt.lerp(x, end, mt.tensor([True]))
+
+
+class _Convertible:
+    """What could be a number, and has operators of its own."""
+
+    def __float__(self):
+        return 2.0
+
+    def __index__(self):
+        return 2
+
+    def __eq__(self, other):
+        return "eq"
+
+    def __gt__(self, other):
+        return "gt"
+
+    def __radd__(self, other):
+        return "radd"
+
+    def __rpow__(self, other):
+        return "rpow"
+
+    __hash__ = None
+
+
+def test_only_numbers_are_operands():
+    x, value = mt.ones(2), _Convertible()
+    assert (x == value, x < value, x + value, x**value) == ("eq", "gt", "radd", "rpow")
+    for other in (value, Fraction(1, 2), Decimal(2)):
+        for call in (
+            lambda other: x * other,
+            lambda other: x.add(other),
+            lambda other: x.fill_(other),
+            lambda other: x.clamp(max=other),
+            lambda other: mt.where(x > 0, x, other),
+            lambda other: mt.full((2,), other),
+            lambda other: x.__setitem__(0, other),
+        ):
+            with pytest.raises(TypeError):
+                call(other)
+        with pytest.raises(RuntimeError, match="Could not infer dtype"):
+            mt.tensor([other])
+    x += value
+    assert x == "radd"
+
+
+def test_numpy_numbers_are_operands():
+    class Own(np.float64):
+        pass
+
+    for value in (np.float32(2), np.int8(2), np.float16(2), np.uint8(2), Own(2)):
+        assert (mt.ones(2) * value).tolist() == [2.0, 2.0]
+        assert mt.full((2,), value).tolist() == [2, 2]
+    assert (mt.ones(2) * np.complex64(2j)).tolist() == [2j, 2j]
+    assert (mt.ones(2) == np.bool_(True)).tolist() == [True, True]
 
 
 def test_sources_of_index_add_and_index_copy():

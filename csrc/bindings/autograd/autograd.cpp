@@ -51,8 +51,9 @@ void keep_gradient(PyObject* tensor) {
 PyObject* py_run_backward(PyObject*, PyObject* args) {
     return guarded([&]() -> PyObject* {
         PyObject *tensors, *gradients, *inputs;
-        int retain, create, unused, accumulate = 0, forward = 0;
-        if (!PyArg_ParseTuple(args, "OOOppp|pp:run_backward", &tensors, &gradients, &inputs, &retain, &create, &unused,
+        unsigned char retain, create, unused;  // as in PyTorch: what has no truth of its own is refused
+        int accumulate = 0, forward = 0;
+        if (!PyArg_ParseTuple(args, "OOObbb|pp:run_backward", &tensors, &gradients, &inputs, &retain, &create, &unused,
                               &accumulate, &forward))
             return nullptr;
         PyRef root_items = tuple_of(tensors), fast = tuple_of(gradients);

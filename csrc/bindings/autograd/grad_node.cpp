@@ -143,6 +143,37 @@ PyObject* saved_attribute(GradNode& node, std::string_view name) {
     return nullptr;
 }
 
+// The names that saved_attribute() knows. Nothing is unpacked: a hook may compute it again.
+std::vector<std::string> saved_names(const GradNode& node) {
+    const OpDef& op = *node.op;
+    const bool freed = node.released && node.saves;
+    std::vector<std::string> names;
+    for (size_t i = 0; i < op.operand_args.size() && i < node.operand_kind.size() && !op.operand_list; ++i) {
+        const bool was_saved = freed && i < op.vjp_saves_operand.size() && op.vjp_saves_operand[i];
+        if (!was_saved && node.operand_kind[i] != 1 && !(i < node.saved.size() && node.saved[i].held())) continue;
+        const std::string& argument = op.args[op.operand_args[i]].name;
+        names.push_back("_saved_" + (argument == "input" ? "self" : argument));
+    }
+    for (size_t i = 0; i < op.param_args.size() && i < node.params.size(); ++i)
+        names.push_back("_saved_" + op.args[op.param_args[i]].name);
+    if ((!node.outputs.empty() && node.outputs[0].held()) || (freed && op.vjp_saves_out == OpDef::Reads::All))
+        names.emplace_back("_saved_result");
+    return names;
+}
+
+PyObject* node_dir(PyObject* self, PyObject*) {
+    return guarded([&]() -> PyObject* {
+        PyRef names = checked(
+            PyObject_CallMethod(reinterpret_cast<PyObject*>(&PyBaseObject_Type), "__dir__", "O", self));
+        if (node_of(self).type == GradNode::Type::Op)
+            for (const std::string& name : saved_names(node_of(self))) {
+                PyRef text = checked(PyUnicode_FromString(name.c_str()));
+                if (PyList_Append(names.get(), text.get()) < 0) fail_python();
+            }
+        return names.release();
+    });
+}
+
 PyObject* node_getattro(PyObject* self, PyObject* name) {
     GradNode& node = node_of(self);
     Py_ssize_t length = 0;
@@ -185,6 +216,7 @@ PyObject* node_register_prehook(PyObject* self, PyObject* hook) { return registe
 
 PyMethodDef node_methods[] = {
     {"name", method<node_get_name>(), METH_NOARGS, "name()\n--\n\nThe node's name."},
+    {"__dir__", method<node_dir>(), METH_NOARGS, "__dir__()\n--\n\nThe attributes, what is saved among them."},
     {"_sequence_nr", method<node_sequence>(), METH_NOARGS,
      "_sequence_nr()\n--\n\nThe node's place in the order of creation."},
     {"register_hook", method<node_register_hook>(), METH_O,

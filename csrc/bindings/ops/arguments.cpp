@@ -45,6 +45,13 @@ const char* type_name(ArgType type) {
     return "?";
 }
 
+bool is_numpy_scalar(PyObject* object) {
+    const PyTypeObject* type = Py_TYPE(object);
+    if (!type->tp_as_number || PySequence_Check(object)) return false;
+    while (type && std::string_view(type->tp_name) != "numpy.generic") type = type->tp_base;
+    return type != nullptr;
+}
+
 }  // namespace
 
 bool scalar_from(PyObject* object, Scalar* out) {
@@ -64,10 +71,8 @@ bool scalar_from(PyObject* object, Scalar* out) {
         *out = Scalar::of(PyComplex_RealAsDouble(object), PyComplex_ImagAsDouble(object));
         return true;
     }
-    if (is_tensor(object) || !Py_TYPE(object)->tp_as_number) return false;
-    if (overrides == Overrides::On && class_overrides(Py_TYPE(object))) return false;
-    // NumPy's scalars; arrays also have number slots, but are refused as sequences.
-    if (PySequence_Check(object)) return false;
+    // As in PyTorch, of others only NumPy's: an object that could be a number may have operators of its own.
+    if (!is_numpy_scalar(object)) return false;
     const char* name = Py_TYPE(object)->tp_name;
     if (std::string_view(name).starts_with("numpy.bool")) {
         *out = Scalar::of(to_bool(object));
@@ -82,7 +87,7 @@ bool scalar_from(PyObject* object, Scalar* out) {
         *out = Scalar::of(z.real, z.imag);
         return true;
     }
-    if (!Py_TYPE(object)->tp_as_number->nb_float) return false;
+    if (!Py_TYPE(object)->tp_as_number || !Py_TYPE(object)->tp_as_number->nb_float) return false;
     PyRef number(PyNumber_Float(object));
     if (!number) {
         PyErr_Clear();

@@ -124,3 +124,39 @@ def test_a_checkpoint_ends_early_as_was_said_at_its_call(lib, context, argument)
     with tools.set_checkpoint_early_stop(True):  # too late
         y.backward()
     assert seen == (["y", "z"] if (context if context is not None else argument) is False else ["y"])
+
+
+def test_the_context_sees_how_the_second_run_ends():
+    seen = []
+
+    class Context:
+        def __enter__(self):
+            seen.append(mt.is_grad_enabled())
+
+        def __exit__(self, kind, value, traceback):
+            seen.append(kind and kind.__name__)
+
+    def call(x):
+        return x.sin().exp() + 1
+
+    x = mt.ones(2, requires_grad=True)
+    for early, end in ((True, "_StopRecomputationError"), (False, None)):
+        seen.clear()
+        y = c.checkpoint(call, x, use_reentrant=False, context_fn=lambda: (Context(), Context()), early_stop=early)
+        y.sum().backward()
+        assert seen == [True, None, True, end]
+
+
+def test_what_a_context_sets_holds_in_the_second_run():
+    packed = []
+
+    def pack(tensor):
+        packed.append(tensor)
+        return tensor
+
+    x = mt.ones(2, requires_grad=True)
+    contexts = (contextlib.nullcontext(), mt.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor))
+    y = c.checkpoint(mt.exp, x, use_reentrant=False, context_fn=lambda: contexts)
+    with pytest.raises(c.CheckpointError, match="A different number of tensors"):
+        y.sum().backward()
+    assert len(packed) == 1
