@@ -205,7 +205,13 @@ _LAZY_NAMES = {
     "sparse_csr_tensor": "minitensor.sparse.creation",
     "vmap": "minitensor._vmap",
     "while_loop": "minitensor.control_flow",
-}
+} | dict.fromkeys(
+    (
+        "BFloat16Storage", "BoolStorage", "ByteStorage", "CharStorage", "ComplexDoubleStorage", "ComplexFloatStorage",
+        "DoubleStorage", "FloatStorage", "HalfStorage", "IntStorage", "LongStorage", "ShortStorage",
+    ),
+    "minitensor._tensor.typed_storages",
+)  # fmt: skip
 
 
 def __getattr__(name: str) -> _Any:

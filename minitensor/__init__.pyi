@@ -59,6 +59,18 @@ from minitensor._C import uint32 as uint32
 from minitensor._C import uint64 as uint64
 from minitensor._config import show_config as show_config
 from minitensor._tensor.printing import set_printoptions as set_printoptions
+from minitensor._tensor.typed_storages import BFloat16Storage as BFloat16Storage
+from minitensor._tensor.typed_storages import BoolStorage as BoolStorage
+from minitensor._tensor.typed_storages import ByteStorage as ByteStorage
+from minitensor._tensor.typed_storages import CharStorage as CharStorage
+from minitensor._tensor.typed_storages import ComplexDoubleStorage as ComplexDoubleStorage
+from minitensor._tensor.typed_storages import ComplexFloatStorage as ComplexFloatStorage
+from minitensor._tensor.typed_storages import DoubleStorage as DoubleStorage
+from minitensor._tensor.typed_storages import FloatStorage as FloatStorage
+from minitensor._tensor.typed_storages import HalfStorage as HalfStorage
+from minitensor._tensor.typed_storages import IntStorage as IntStorage
+from minitensor._tensor.typed_storages import LongStorage as LongStorage
+from minitensor._tensor.typed_storages import ShortStorage as ShortStorage
 from minitensor._tensor.typed_tensors import *
 from minitensor._vmap import vmap as vmap
 from minitensor.amp import GradScaler as GradScaler

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from minitensor import _C
+from minitensor._warning import warn_of_pytorch
 
-__all__ = ["TypedStorage", "UntypedStorage"]
+__all__ = ["TypedStorage", "UntypedStorage", "warn_of_removal"]
+
+
+def warn_of_removal() -> None:
+    """Warn of storages with a dtype as PyTorch does."""
+    warn_of_pytorch(
+        "TypedStorage is deprecated. It will be removed in the future and UntypedStorage will be the only storage "
+        "class. This should only matter to you if you are using storages directly.  To access UntypedStorage "
+        "directly, use tensor.untyped_storage() instead of tensor.storage()"
+    )
 
 
 class UntypedStorage:
@@ -116,9 +126,25 @@ class TypedStorage:
 
     __slots__ = ("_untyped_storage", "dtype")
 
-    def __init__(self, size: int = 0, *, wrap_storage: UntypedStorage | None = None, dtype: Any = None) -> None:
+    def __init__(
+        self,
+        size: int | Sequence[Any] = 0,
+        *,
+        wrap_storage: UntypedStorage | None = None,
+        dtype: Any = None,
+        device: Any = None,
+    ) -> None:
+        """Make a storage of so many elements, of these elements, or over the bytes of another one."""
         self.dtype = dtype or _C.get_default_dtype()
-        self._untyped_storage = wrap_storage or UntypedStorage(int(size) * self.dtype.itemsize)
+        if wrap_storage is not None:
+            self._untyped_storage = wrap_storage
+        elif isinstance(size, Sequence):
+            data = _C.tensor_from_data(size, self.dtype, device, True)
+            self._untyped_storage = UntypedStorage(_bytes=_C.storage_bytes(data))
+        elif hasattr(size, "__index__"):
+            self._untyped_storage = UntypedStorage(int(size) * self.dtype.itemsize, device=device)
+        else:
+            raise TypeError(f"a storage is made of a size or of a sequence of elements, not of a {type(size).__name__}")
 
     def untyped(self) -> UntypedStorage:
         """The same storage as bytes."""
@@ -150,6 +176,11 @@ class TypedStorage:
     def device(self) -> Any:
         """Where the elements are."""
         return self._untyped_storage.device
+
+    def type(self) -> str:
+        """The name of the class of such storages, as `minitensor.FloatStorage`."""
+        place = "cuda." if self.device.type == "cuda" else ""
+        return f"{_C.shown_package()}.{place}{_C.type_name(self.dtype)}Storage"
 
     def __getitem__(self, at: int) -> Any:
         return self._elements()[at].item()

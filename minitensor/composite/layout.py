@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from minitensor import _C
-from minitensor._warning import warn, warn_of_pytorch
+from minitensor._warning import warn
 from minitensor.composite import shape
 from minitensor.composite.dims import product, sizes_of
 from minitensor.composite.registry import composite
@@ -15,7 +15,7 @@ from minitensor.ops import movement
 from minitensor.ops.creation import full
 from minitensor.ops.elementwise import clone as _clone
 from minitensor.ops.elementwise import row_major, where
-from minitensor.storage import TypedStorage, UntypedStorage
+from minitensor.storage import TypedStorage, UntypedStorage, warn_of_removal
 
 Tensor = _C.Tensor
 
@@ -177,11 +177,7 @@ def untyped_storage(input: Any) -> UntypedStorage:
 @composite(function=False)
 def storage(input: Any) -> TypedStorage:
     """The memory that the tensor and its views share, as elements of its dtype."""
-    warn_of_pytorch(
-        "TypedStorage is deprecated. It will be removed in the future and UntypedStorage will be the only storage "
-        "class. This should only matter to you if you are using storages directly.  To access UntypedStorage "
-        "directly, use tensor.untyped_storage() instead of tensor.storage()"
-    )
+    warn_of_removal()
     return TypedStorage(wrap_storage=untyped_storage(input), dtype=input.dtype)
 
 

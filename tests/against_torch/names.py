@@ -25,7 +25,7 @@ _REASONS = [
     (r"(q_|qint|quint|qscheme|quantize|dequantize|quantized_|int_repr|fake_quantize|per_tensor_|per_channel_|empty_quant|"
      r"fused_moving|choose_qparams).*|QInt.*|QUInt.*|is_quantized|.*observer.*", "quantised tensors"),
     (r"to_padded.*|jagged|is_nested", "nested layouts"),
-    (r".*Storage", "storages of one dtype, which PyTorch deprecated: `TypedStorage` has any"),
+    (r"QU?Int.*Storage", "quantised tensors"),
     (r"Script.*|.*Type$|Aliasdb|AliasDb|Argument.*|Block|Call.*|Code|Compil.*|Concrete.*|Deserial.*|Error.*|"
      r"Exec.*|FileCheck|FunctionSchema|Future|Graph.*|IODesc.*|JITEx.*|Lite.*|Lock.*|Noop.*|Node|Operator.*|PyTorch.*|"
      r"Static.*|Tracing.*|Use|Value|Serial.*|Throughput.*|BufferDict|ParameterDict|ModuleDict|Dict.*|Await.*|Bench.*|"

@@ -22,6 +22,10 @@ MODULES = (
 _NONE = inspect.Parameter.empty
 _ANY = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
 
+STORAGES = (
+    "BFloat16", "Bool", "Byte", "Char", "ComplexDouble", "ComplexFloat", "Double", "Float", "Half", "Int",
+    "Long", "Short",
+)  # fmt: skip
 # Parameters of PyTorch's that are not here.
 LACKING = {
     "autograd.enable_grad": "orig_func",
@@ -50,7 +54,9 @@ LACKING = {
     "save": "_disable_byteorder_record",
     "serialization.save": "_disable_byteorder_record",
     "set_default_dtype": "d",
-    "TypedStorage": "device _internal",
+    **dict.fromkeys((f"{name}Storage" for name in STORAGES), "_internal"),
+    "TypedStorage": "_internal",
+    "TypedStorage.type": "dtype non_blocking",  # with which PyTorch's fails
     "utils.benchmark.select_unit": "t",
     "utils.benchmark.unit_to_english": "u",
     "utils.checkpoint.CheckpointFunction": "run_function preserve_rng_state",
