@@ -34,8 +34,8 @@ FOLDERS = {
     "runtime": ("jit",), "runtime-c": ("kernels",), "tape": ("autograd",), "trace": ("jit",),
 }  # fmt: skip
 TABLES = {
-    "dispatch": ("ops/test_rows",), "kernels": ("ops/test_rows", "kernels/test_guard_bytes"),
-    "lowering": ("ops/test_rows", "jit/test_compiled_dtypes"),
+    "dispatch": ("ops/test_rows", "ops/test_boundaries"), "kernels": ("ops/test_rows", "kernels/test_guard_bytes"),
+    "lowering": ("ops/test_rows", "jit/test_compiled_dtypes"), "ops": ("autograd/test_gradients",),
 }  # fmt: skip
 # In front of the code of a file with defects: which one is active, and which were come by.
 DECLARED = (

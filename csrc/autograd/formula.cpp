@@ -308,9 +308,10 @@ Ref<Tensor> reduce_to_operand(Ref<Tensor> gradient, const OperandMeta& meta) {
     if (gradient->dtype != meta.dtype)
         gradient = call_op(op_named("cast"), {gradient.get()}, {dtype_value(meta.dtype)});
     // A copy to another device goes back, and so does the gradient of a number on the CPU that was used on a GPU. What
-    // the JIT's devices compute comes back by itself.
+    // the JIT's devices compute comes back by itself. A number goes to a meta tensor too.
     const auto plain = [](Device d) { return d.type == DeviceType::CPU || d.type == DeviceType::CUDA; };
-    if (const Device home = home_of(*gradient); !(home == meta.device) && plain(home) && plain(meta.device))
+    const bool taken = plain(meta.device) || meta.device.type == DeviceType::Meta;
+    if (const Device home = home_of(*gradient); !(home == meta.device) && plain(home) && taken)
         gradient = clone_to(*gradient, meta.device);
     return gradient;
 }

@@ -46,7 +46,7 @@ class GraphRecord:
     @property
     def key(self) -> Hashable:
         """What graphs have in common that are the same: all but the names of clusters."""
-        return tuple((row[:5], row[6]) for row in self.phases[0][1])
+        return tuple((row[:5], row[6:]) for row in self.phases[0][1])
 
     def take(self, other: GraphRecord) -> None:
         """Stand for another graph that is the same."""

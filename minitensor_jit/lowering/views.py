@@ -47,7 +47,7 @@ def _nest(total: int, size: Dims, stride: Dims, offset: int) -> _Nest | None:
     extents: list[int] = []
     outer = total
     for s in strides:
-        if s == 0 or outer % s:
+        if outer % s:
             return None
         extents.append(outer // s)
         outer = s

@@ -177,6 +177,34 @@ def test_a_function_gives_gradients_that_become_those_of_its_inputs(name: str) -
         check(expected, run)
 
 
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_a_larger_gradient_is_summed_to_the_shape_of_the_input(name: str) -> None:
+    lib = framework(name)
+
+    class Expanded(lib.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            return lib.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+
+    def run(*shape: int) -> Any:
+        x = lib.ones(shape, requires_grad=True)
+        Expanded.apply(x).sum().backward()
+        return x.grad.tolist()
+
+    assert run(2, 3) == [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]
+    assert run(1, 3) == [[5.0, 7.0, 9.0]]
+    assert run(2, 1) == [[6.0], [15.0]]
+    assert run(3) == [5.0, 7.0, 9.0]
+    assert run(1) == [21.0]
+    assert run() == 21.0
+    for shape in [(1, 2, 3), (3, 3), (2, 2), (2,), (2, 0)]:
+        check(RuntimeError, lambda shape=shape: run(*shape))
+
+
 SEEDS = FUNCTIONS | {
     "none": RuntimeError, "good": [2.0] * 3, "double": [2.0] * 3, "ints": [2.0] * 3, "rows": RuntimeError,
     "int": TypeError, "str": TypeError, "list": [2.0] * 3,
@@ -214,6 +242,9 @@ def test_gradients_on_meta_stay_there(name: str) -> None:
         (there * 2).backward(lib.ones(3))
     (there * 2).backward(lib.ones(3, device="meta"))
     assert there.grad.device.type == "meta"
+    one = lib.ones((), device="meta", requires_grad=True)
+    (one * 2).backward(lib.ones(()))  # a number goes there
+    assert one.grad.device.type == "meta"
 
 
 @pytest.mark.parametrize("name", FRAMEWORKS)

@@ -145,7 +145,14 @@ def _recompiles(data: dict[str, Any]) -> dict[str, float]:
 def _sets(
     title: str, first: dict[str, Any], second: dict[str, Any], of: Callable[[dict[str, Any]], dict[str, float]]
 ) -> Section:
-    a, b = of(first), of(second)
+    only, left_out = _only_in_one(of(first), of(second), _count)
+    return Section(f"{title} (- in A only, + in B only)", only=only, more=left_out)
+
+
+def _only_in_one(
+    a: dict[str, float], b: dict[str, float], show: Callable[[float], str]
+) -> tuple[tuple[tuple[str, str, str], ...], int]:
+    """What one of two has and the other hasn't, the most first, and how many were left out."""
     rows = [
         (mark, value, key)
         for mark, own, other in (("-", a, b), ("+", b, a))
@@ -153,8 +160,8 @@ def _sets(
         if key not in other
     ]
     rows.sort(key=lambda row: -row[1])
-    only = tuple((mark, f"{value:,.0f}", key) for mark, value, key in rows[:_LIMIT])
-    return Section(f"{title} (- in A only, + in B only)", only=only, more=max(0, len(rows) - _LIMIT))
+    only = tuple((mark, show(value), key) for mark, value, key in rows[:_LIMIT])
+    return only, max(0, len(rows) - _LIMIT)
 
 
 def _kernels(first: dict[str, Any], second: dict[str, Any]) -> Section:
@@ -177,14 +184,10 @@ def _kernels(first: dict[str, Any], second: dict[str, Any]) -> Section:
         x, y = a[name]["fastest"], b[name]["fastest"]
         rows.append((_time(x), _time(y), f"{y / x:.2f}" if x else "", name))
         moods.append(_mood(x, y))
-    only = [
-        (mark, _time(own[name]["seconds"]), name)
-        for mark, own, other in (("-", a, b), ("+", b, a))
-        for name in list(own)[:_LIMIT]
-        if name not in other
-    ]
+    seconds = [{name: one["seconds"] for name, one in own.items()} for own in (a, b)]
+    only, left_out = _only_in_one(seconds[0], seconds[1], _time)
     title = "Kernels of both, by the difference of their time" if both else "Kernels"
-    return Section(title, table=tuple(rows), moods=tuple(moods), only=tuple(only))
+    return Section(title, (), tuple(rows), tuple(moods), only, left_out + max(0, len(both) - _LIMIT))
 
 
 def _program_lines(first: dict[str, Any], second: dict[str, Any]) -> Section:

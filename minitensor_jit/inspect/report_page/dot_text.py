@@ -12,6 +12,7 @@ from minitensor_jit.inspect.report_page.layout import Box, lay_out
 __all__ = ["DotError", "svg_of"]
 
 _TOKEN = re.compile(r'\s+|//[^\n]*|\#[^\n]*|/\*.*?\*/|("(?:[^"\\]|\\.)*"|->|--|[{}\[\];,=]|-?[\w.]+)', re.DOTALL)
+_PUNCTUATION = {"->", "--", *"{}[],;="}
 _CHARACTER, _LINE = 7.2, 15.0
 
 
@@ -140,6 +141,10 @@ class _Parser:
             name = _plain(self._next()) if self._peek() != "{" else group
             self._body(name)
             return
+        if word == "{":
+            self._at -= 1
+            self._body(group)
+            return
         if word in ("node", "edge", "graph") and self._peek() == "[":
             self._attributes()
             return
@@ -147,14 +152,14 @@ class _Parser:
             self._next()
             self._next()
             return
-        name = _plain(word)
+        name = _name(word)
         self._graph.labels.setdefault(name, name)
         if group:
             self._graph.groups.setdefault(name, group)
         chain = [name]
         while self._peek() == "->":
             self._next()
-            other = _plain(self._next())
+            other = _name(self._next())
             self._graph.labels.setdefault(other, other)
             chain.append(other)
         attributes = self._attributes() if self._peek() == "[" else {}
@@ -176,6 +181,12 @@ class _Parser:
                 raise DotError(f"expected = after {word}")
             found[_plain(word)] = _plain(self._next())
         return found
+
+
+def _name(word: str) -> str:
+    if word in _PUNCTUATION:
+        raise DotError(f"expected a node, not {word}")
+    return _plain(word)
 
 
 def _plain(word: str) -> str:

@@ -1,4 +1,5 @@
 import random
+import re
 
 import numpy as np
 
@@ -106,3 +107,32 @@ ENTRY e {{
     module = run_pipeline(parse_module(text))
     (got,) = run_on_arrays(compile_module(module, name="far"), [np.ones(64, np.int64)])
     assert got.tolist() == [6 + k * step for k in range(64)]
+
+
+def added_along(axis: int) -> tuple[np.ndarray, np.ndarray, str]:
+    """What a matrix is after three rows or columns are added to it, what NumPy makes of it, and the code."""
+    b, text = Builder("m"), {}
+    c = Builder("add")
+    add = c.build_computation(c.add(c.parameter(Shape("f32")), c.parameter(Shape("f32"))))
+    attrs = {
+        "update_window_dims": (1,), "inserted_window_dims": (axis,), "scatter_dims_to_operand_dims": (axis,),
+        "index_vector_dim": 1, "to_apply": add,
+    }  # fmt: skip
+    shapes = Shape("f32", (40, 40)), Shape("s32", (3, 1)), Shape("f32", (3, 40))
+    module = b.build(b.emit("scatter", tuple(b.parameter(s) for s in shapes), attrs))
+    rng = np.random.default_rng(axis)
+    x, u = (rng.integers(-9, 9, s.dims).astype(np.float32) for s in (shapes[0], shapes[2]))
+    at = np.array([[39], [7], [39]], np.int32)
+    (got,) = run_on_arrays(compile_module(module, name="m", dump=text.__setitem__), [x, at, u])
+    np.add.at(x if axis == 0 else x.T, at[:, 0], u)
+    return got, x, text["ir-no-opt.ll"]
+
+
+def test_rows_and_columns_are_added_where_they_lie() -> None:
+    """A row's elements as vectors; those of a column are apart in memory."""
+    got, want, row = added_along(0)
+    assert np.array_equal(got, want)
+    got, want, column = added_along(1)
+    assert np.array_equal(got, want)
+    assert re.search(r"fadd <\d+ x float>", row)
+    assert not re.search(r"fadd <\d+ x float>", column)

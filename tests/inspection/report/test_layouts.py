@@ -73,7 +73,48 @@ def test_our_own_pictures_of_dot_have_every_node_and_edge():
     assert len(paths) == text.count("->")
 
 
-@pytest.mark.parametrize("text", ["", "graph { a -- b }", "digraph { a -> ", 'digraph { a [label="x }', "nothing"])
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def drawn(text):
+    """What is in the picture of a graph: each node's group, lines and colour, and the edges' dashes."""
+    root = ET.fromstring(svg_of(text))
+    nodes = []
+    for one in root.iter(f"{SVG}g"):
+        lines = ["".join(line.itertext()) for line in one.iter(f"{SVG}text")]
+        nodes.append((one.findtext(f"{SVG}title"), lines, one.find(f"{SVG}rect").get("fill")))
+    edges = [one.get("stroke-dasharray") for one in root.iter(f"{SVG}path") if one.get("marker-end")]
+    return nodes, edges
+
+
+def test_pictures_have_groups_colours_lines_and_dashes():
+    nodes, edges = drawn(
+        """strict digraph "a name" {
+          graph [rankdir=TB]; node [shape=box, fillcolor=red]; edge [style=dashed]; ranksep=1
+          // before // any "node"
+          last [label="one\\ntwo\\l3"; fillcolor="#abcdef"]
+          subgraph "cluster <1>" { first [label="say \\"x\\" & y"]; { inner } subgraph cluster_2 { deep -> inner } }
+          first -> inner -> last [style=dashed] # to the end
+          first -> last /* first has
+          a label */ deep
+        }"""
+    )
+    assert nodes == [
+        ("cluster <1>", ['say "x" & y'], "#ffffff"),
+        ("cluster_2", ["deep"], "#ffffff"),
+        ("cluster <1>", ["inner"], "#ffffff"),
+        (None, ["one", "two", "3"], "#abcdef"),
+    ]
+    assert edges == [None, "4 3", "4 3", None]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "graph { a -- b }", "digraph { a -> ", 'digraph { a [label="x }', "nothing", "digraph g a", "digraph { @ }",
+        "digraph { a [label] }", "digraph { a -- b }", "digraph { a -> { b c } }", "digraph { a b, c }",
+    ],
+)  # fmt: skip
 def test_what_is_no_digraph_is_an_error(text):
     with pytest.raises(DotError):
         svg_of(text)

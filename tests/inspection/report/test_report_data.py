@@ -6,7 +6,9 @@ from types import SimpleNamespace
 import pytest
 
 import minitensor as mt
+from minitensor_jit.clustering.graph import Graph, Node, Source, TensorMeta
 from minitensor_jit.errors import DumpError
+from minitensor_jit.flags import JitOptions
 from minitensor_jit.inspect import run_record
 from minitensor_jit.inspect.report_page.data import _timeline, data_of
 from minitensor_jit.inspect.report_page.packing import NotAReportError, module_text, read_report
@@ -261,3 +263,30 @@ def test_a_record_ends_once_and_notes_nothing_after(monkeypatch):
     assert record.ended == 107.5
     assert len(record.memory.samples) == samples
     assert data_of(record, "")[0]["seconds"] == 7.5
+
+
+def some_graph(op="tanh", line=3, size=8, k=1, control=()):
+    vector = TensorMeta("f32", (size,))
+    graph = Graph(name="step")
+    graph.add_argument(0, vector)
+    graph.add(Node(1, "exp", ((0, 0),), (vector,), source=Source("a.py", 1)))
+    graph.add(Node(2, op, ((0, 0),), (vector,), {"k": k}, source=Source("a.py", line), control_inputs=control))
+    graph.fetches = [(1, 0), (2, 0)]
+    return graph
+
+
+def test_graphs_are_the_same_if_nothing_differs_but_the_names_of_clusters():
+    record = RunRecord()
+    options = JitOptions(auto_jit=2, cpu_global_jit=True, min_cluster_size=2)
+    for _ in range(3):
+        record.cluster(some_graph(), options)
+    (graph,) = record.graphs
+    assert graph.alike == 2
+    assert len(graph.clusters) == 3
+    assert all(members == [1, 2] for members in graph.clusters.values())
+    for other in ({"op": "cos"}, {"line": 4}, {"size": 9}, {"k": 2}, {"control": (1,)}):
+        record.cluster(some_graph(**other), options)
+    assert len(record.graphs) == 6
+    assert [graph.alike for graph in record.graphs] == [2, 0, 0, 0, 0, 0]
+    record.cluster(some_graph(line=4), options)
+    assert record.graphs[2].alike == 1
