@@ -57,9 +57,20 @@ def pads():
         yield b.build(b.pad(x, b.constant(1, shape.dtype), padding))
 
 
+def last_vectors():
+    """Lanes by the dozen of elements that have no masked instructions, of which only the first ones exist."""
+    for dtype in ("u8", "pred", "bf16", "f32"):
+        for length in (31, 97, 255):
+            b = Builder("last")
+            x = b.parameter(Shape(dtype, (length,)))
+            yield b.build(
+                b.not_(x) if dtype == "pred" else b.convert(b.elementwise_call("sign", b.convert(x, "f32")), dtype)
+            )
+
+
 def main(first: int, last: int) -> None:
     runtime_table.guard_is_intact = lambda array: True
-    for module in (*pads(), *(Generator(seed).module() for seed in range(first, last))):
+    for module in (*pads(), *last_vectors(), *(Generator(seed).module() for seed in range(first, last))):
         args = [runtime_table.values(p.array_shape, k) for k, p in enumerate(module.entry.parameters)]
         wanted = evaluate(module, args)
         for version in (module, run_pipeline(module.clone())):

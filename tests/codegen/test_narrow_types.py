@@ -1,9 +1,12 @@
 """float16, bfloat16 and small integers: how they are stored, converted and computed with."""
 
+import re
+
 import numpy as np
 import pytest
 from runtime_table import check, compile_and_run
 
+from minitensor_jit.codegen.cpu.compiler import compile_module
 from minitensor_jit.codegen.cpu.target_machine import host_target
 from minitensor_jit.ir.builder import Builder
 from minitensor_jit.ir.evaluate.evaluator import evaluate
@@ -210,3 +213,23 @@ def test_a_last_vector_of_one_element_is_written_alone(isa, dtype, length):
     module = run_pipeline(module_of(build, Shape(dtype, (21, length))))
     x = array_of(np.random.default_rng(0).normal(size=(21, length)).astype(np.float32), dtype)
     compile_and_run(module, [x])  # which looks at what is beyond each array
+
+
+@pytest.mark.parametrize("dtype", ["u8", "pred", "bf16", "f32"])
+@pytest.mark.parametrize("length", [31, 63, 95, 255])
+def test_the_last_vector_of_many_lanes_is_moved_without_a_branch_for_each(isa, dtype, length):
+    """Vectors of bytes, and those of calls, which are eight at once. A guard lies behind every array."""
+
+    def build(b, x):
+        if dtype == "pred":
+            return b.not_(x)
+        return b.add(x, x) if dtype == "u8" else b.convert(b.elementwise_call("sign", b.convert(x, "f32")), dtype)
+
+    module = module_of(build, Shape(dtype, (length,)))
+    texts = {}
+    compile_module(run_pipeline(module.clone()), name="test", dump=texts.__setitem__).close()
+    masked = re.findall(r"call .* @llvm\.masked\.\w+\.v(\d+)[if](\d+)\.p0\(", texts["ir-no-opt.ll"])
+    assert [lanes for lanes, bits in masked if int(bits) // 8 < isa.narrowest_mask and int(lanes) > 16] == []
+    if Shape(dtype).itemsize < isa.narrowest_mask and isa.vector_bytes > 16:
+        assert "call void @copy_bytes" in texts["ir-no-opt.ll"]
+    compiled_like_evaluated(module, [array_of(np.random.default_rng(length).integers(0, 2, length), dtype)])

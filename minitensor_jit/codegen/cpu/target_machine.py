@@ -35,6 +35,14 @@ class CpuTarget:
     attributes: tuple[str, ...]
 
     @property
+    def narrowest_mask(self) -> int:
+        """The bytes of the smallest elements whose vectors it loads and stores under a mask.
+
+        AVX-512 has instructions for all, AVX2 for elements of 4 and 8 bytes (VPMASKMOV), others for none.
+        """
+        return {64: 1, 32: 4}.get(self.vector_bytes, 16)
+
+    @property
     def machine(self) -> Machine:
         """LLVM's target machine. Made at the first use: loading code from disk needs none."""
         return Machine(*self.key, level=2)

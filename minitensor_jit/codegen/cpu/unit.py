@@ -83,6 +83,7 @@ class Unit:
     def __post_init__(self) -> None:
         self.module.attributes.extend(self.target.attributes)
         self.module.has_half_conversion = self.target.half_conversion
+        self.module.narrowest_mask = self.target.narrowest_mask
         self.module.annotated = self.options.annotated
         self.module.metadata["!0"] = "!{i32 1}"
         self.entry = Function(self.module, "entry", I32, [(PTR, "buffers"), (PTR, "runtime")], linkage="")

@@ -9,6 +9,7 @@ from ..indexing.indexing_map import AffineExpr, Atom, FloorDiv
 from ..llvm.ir_text import Builder
 from ..llvm.ir_types import I1, I8, I32, PTR, VOID, Pair, Type, Value, constant, integer, type_text, vector
 from .index_emitter import IndexEmitter
+from .staged_lanes import is_staged, load_staged, store_staged
 from .types import MEMORY, PARTS
 
 __all__ = ["MemoryEmitter"]
@@ -97,6 +98,8 @@ class MemoryEmitter(IndexEmitter):
             # LLVM 22.1 ends the process at parts that are taken from a masked load whose mask it knows.
             first = b.load(address, vector(element, 2 * known), align)
             both = b.shuffle(first, constant(first.type, None), [min(k, 2 * known) for k in range(2 * n)])
+        elif is_staged(b.module, mask, align):
+            both = load_staged(b, address, type_, mask, 2 * align)
         else:
             name = f"llvm.masked.load.v{2 * n}{_suffix(element)}.p0"
             callee = self.function.module.declare(name, type_, [PTR, vector(I1, 2 * n), type_])
@@ -163,6 +166,8 @@ class MemoryEmitter(IndexEmitter):
                 if self.prefetch:
                     self._prefetch(b, b.gep(address, -self.prefetch if backwards else self.prefetch, I8))
                 value = b.load(address, type_, align)
+            elif not backwards and is_staged(module, mask, align):
+                value = load_staged(b, address, type_, mask, align)
             else:
                 name = f"llvm.masked.load.v{n}{_suffix(element)}.p0"
                 callee = module.declare(name, type_, [PTR, vector(I1, n), type_])
@@ -252,7 +257,8 @@ class MemoryEmitter(IndexEmitter):
         vectors = self.varies(lin)
         if vectors:
             value = self.splat(value, self.vector_lanes)
-        mask = self.lane_mask
+        exist = mask = self.lane_mask
+        lane_bytes = align
         if isinstance(value, Pair):
             dtype, lin = PARTS[dtype], lin * 2
             if not vectors:
@@ -266,7 +272,9 @@ class MemoryEmitter(IndexEmitter):
             value = self.at(value).zext(value, vector(I8, value.lanes))
         address = self.address(base, dtype, lin)
         lane = _only_lane(mask) if vectors and mask is not None else None
-        if lane is not None:
+        if vectors and exist is not None and is_staged(b.module, exist, DTYPES[dtype].itemsize):
+            store_staged(b, value, address, exist, lane_bytes)
+        elif lane is not None:
             # LLVM 22.1 forgets, of a masked store of one lane, that its elements were truncated: it writes beyond them.
             scalar = b.extract_element(value, lane)
             b.store(scalar, b.gep(address, lane, MEMORY[dtype]), DTYPES[dtype].itemsize)

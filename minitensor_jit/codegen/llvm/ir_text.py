@@ -146,6 +146,7 @@ class Module:
         self.metadata: dict[str, str] = {}
         self.imports: dict[str, int] = {}  # functions of this process that the code calls, with their addresses
         self.has_half_conversion = False  # whether the target converts float16 in one instruction
+        self.narrowest_mask = 1  # the bytes of the smallest elements that the target loads and stores under a mask
         # Code for functions that the CPU calls, by the name of the function: the same operations.
         self.inline: Mapping[str, Callable[..., Value]] = {}
         self.float_flags = ""  # what LLVM may do to floating-point arithmetic, such as " contract"

@@ -120,6 +120,16 @@ class Value:
         return f"{self.text} {self.ref}"
 
 
+class LeadingLanes(Value):
+    """The mask of the first `count` lanes, an i64: none if it is 0, at most all."""
+
+    __slots__ = ("count",)
+
+    def __init__(self, mask: Value, count: Value) -> None:
+        super().__init__(mask.type, mask.text, mask.ref, mask.level)
+        self.count = count
+
+
 class Pair(Value):
     """A complex value: its parts, which are values of the same type. What asks for its type gets that of a part."""
 

@@ -8,7 +8,7 @@ from ...emitter.elemental import Emitter
 from ...emitter.loops import counted_loop, i64, is_constant
 from ...indexing.indexing_map import AffineExpr, Space
 from ...llvm.ir_text import Builder
-from ...llvm.ir_types import I1, I32, Value, constant, vector
+from ...llvm.ir_types import I1, I32, LeadingLanes, Value, constant, vector
 
 __all__ = ["lane_mask", "tail_mask", "vector_loop", "vector_variables"]
 
@@ -18,7 +18,7 @@ VectorBody = Callable[[AffineExpr, int], None]
 
 def lane_mask(lanes: int, count: int) -> Value:
     """The first `count` lanes, known now."""
-    return constant(vector(I1, lanes), [k < count for k in range(lanes)])
+    return LeadingLanes(constant(vector(I1, lanes), [k < count for k in range(lanes)]), i64(min(max(count, 0), lanes)))
 
 
 def tail_mask(b: Builder, lanes: int, count: Value) -> Value:
@@ -28,7 +28,7 @@ def tail_mask(b: Builder, lanes: int, count: Value) -> Value:
     # In 32 bits, as wide as most lanes are: masks of other widths are made of them by shuffles.
     few = b.intrinsic("llvm.smax", b.intrinsic("llvm.smin", count, i64(lanes)), i64(0))
     numbers = constant(vector(I32, lanes), list(range(lanes)))
-    return b.icmp_signed("<", numbers, b.splat(b.trunc(few, I32), lanes))
+    return LeadingLanes(b.icmp_signed("<", numbers, b.splat(b.trunc(few, I32), lanes)), few)
 
 
 def vector_variables(space: Space, extent: int, lanes: int, copies: int) -> list[AffineExpr]:
