@@ -35,7 +35,8 @@ std::string name_of(PyObject* registered) {
 }
 
 std::string kind_of(const Tensor& tensor) {
-    return std::string(info(tensor.dtype).name) + " on " + device_text(home_of(tensor));
+    return (is_sparse(tensor) ? "sparse " : "") + std::string(info(tensor.dtype).name) + " on " +
+           device_text(home_of(tensor));
 }
 
 // What a hook gave in the place of a gradient: none, or one of the same dtype, device and shape.
@@ -46,7 +47,7 @@ Ref<Tensor> replacement(PyObject* returned, const Ref<Tensor>& before, PyObject*
     if (!given)
         fail_type("expected a Tensor or None, but hook '" + name_of(hook) + "' returned '" +
                   Py_TYPE(returned)->tp_name + "'");
-    if (given->dtype != before->dtype || home_of(*given) != home_of(*before))
+    if (given->dtype != before->dtype || home_of(*given) != home_of(*before) || is_sparse(*given) != is_sparse(*before))
         fail("hook '" + name_of(hook) + "' has changed the type of value (was " + kind_of(*before) + ", got " +
              kind_of(*given) + ")");
     if (!(given->sizes == before->sizes))

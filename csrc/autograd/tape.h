@@ -293,7 +293,7 @@ struct Anomaly {
 extern Anomaly anomaly;
 // Notes the stack in a new node, and what of a backward pass made it.
 void note_stack(GradNode& node);
-extern MT_THREAD_LOCAL const GradNode* current_node;  // whose formula is running
+extern MT_THREAD_LOCAL const GradNode* current_node;  // whose formula is running, or which is asked what it saved
 
 // While a function is recorded that may be replayed later: which nodes are its own, by their sequence, and whether the
 // formula of an earlier one has run.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import defaultdict
 from collections.abc import Iterable
 from enum import Enum
@@ -136,10 +137,12 @@ class GradScaler:
             return optimizer.step(*args, **kwargs)
         if "closure" in kwargs:
             raise RuntimeError("Closure use is not currently supported if GradScaler is enabled.")
-        self._begun("step")
+        scale, _ = self._begun("step")
         state = self._per_optimizer_states[id(optimizer)]
         if state["stage"] is OptState.STEPPED:
             raise RuntimeError("step() has already been called since the last update().")
+        if getattr(optimizer, "_step_supports_amp_scaling", False):
+            return self._step_with_scale(optimizer, scale, state, args, kwargs)
         if state["stage"] is OptState.READY:
             self.unscale_(optimizer)
         found = state["found_inf_per_device"]
@@ -147,6 +150,30 @@ class GradScaler:
             raise AssertionError("No inf checks were recorded for this optimizer.")
         result = self._step_if_finite(optimizer, list(found.values()), args, kwargs)
         state["stage"] = OptState.STEPPED
+        return result
+
+    def _step_with_scale(self, optimizer: Any, scale: Tensor, state: dict[str, Any], args: Any, kwargs: Any) -> Any:
+        """The step of an optimizer that unscales by itself: the attributes `grad_scale` and `found_inf` say by what."""
+        if "grad_scaler" in inspect.signature(optimizer.step).parameters:
+            warn(
+                "GradScaler is going to stop passing itself as a keyword argument to the passed optimizer. In the near "
+                "future GradScaler registers `grad_scale: Tensor` and `found_inf: Tensor` to the passed optimizer and "
+                "let the optimizer use them directly.",
+                FutureWarning,
+            )
+            result = optimizer.step(*args, **kwargs, grad_scaler=self)
+            state["stage"] = OptState.STEPPED
+            return result
+        if state["stage"] is OptState.READY:
+            state["found_inf_per_device"] = self._unscale(optimizer, full((), 1.0, device=scale.device), True)
+        own = getattr(optimizer, "grad_scale", None)
+        if state["stage"] is OptState.READY:
+            own = scale * (1 if own is None else own)
+        found = [one.to(scale.device) for one in state["found_inf_per_device"].values()]
+        optimizer.grad_scale, optimizer.found_inf = own, stack(found).sum() if found else 0
+        result = optimizer.step(*args, **kwargs)
+        state["stage"] = OptState.STEPPED
+        del optimizer.grad_scale, optimizer.found_inf
         return result
 
     def _step_if_finite(self, optimizer: Any, found: list[Tensor], args: Any, kwargs: Any) -> Any:

@@ -43,6 +43,12 @@ def _has_nan(tensor: Any) -> bool:
     return bool((values != values).any())
 
 
+def _check_switches(**switches: Any) -> None:
+    for name, value in switches.items():
+        if not isinstance(value, bool):
+            raise TypeError(f"set_anomaly_enabled(): argument '{name}' must be bool, not {type(value).__name__}")
+
+
 class set_detect_anomaly:  # noqa: N801  (PyTorch's name)
     """Sets anomaly mode: at once, and as a context until its end.
 
@@ -51,6 +57,7 @@ class set_detect_anomaly:  # noqa: N801  (PyTorch's name)
 
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
         self._previous = _C.anomaly()
+        _check_switches(mode=mode, check_nan=check_nan)
         _C.set_anomaly(mode, check_nan, _stack, _report, _has_nan)
 
     def __enter__(self) -> None:
@@ -68,6 +75,7 @@ class detect_anomaly(_C.Context):  # noqa: N801  (PyTorch's name)
     """
 
     def __init__(self, check_nan: bool = True) -> None:
+        _check_switches(check_nan=check_nan)
         self._check_nan = check_nan
         warn(
             "Anomaly Detection has been enabled. This mode will increase the runtime and should only be enabled for "

@@ -76,8 +76,8 @@ class Saved:
                 self.packed = pack(self.tensor)
             self.tensor = None
 
-    def get(self) -> Any:
-        """The tensor, with the history that it had."""
+    def get(self, context: Any = None) -> Any:
+        """The tensor, with the history that it had; that of a result only where the context's node is asked."""
         if self.unpack is not None:
             tensor = self.unpack(self.packed)
             if not isinstance(tensor, Tensor):
@@ -102,7 +102,7 @@ class Saved:
                     )
                 )
         if self.place is not None:
-            return _C.as_result(tensor, self.place)
+            return _C.as_result(tensor, self.place, context)
         if tensor is not None:
             _ = tensor.is_leaf  # refuses a view whose history can't be known
         return tensor
@@ -148,12 +148,12 @@ class FunctionContext:
     def saved_tensors(self) -> tuple[Any, ...]:
         """The tensors that were saved."""
         if self._forward:
-            return tuple(saved.get() for saved in self._saved_forward or ())
+            return tuple(saved.get(self) for saved in self._saved_forward or ())
         if self._released:
             raise RuntimeError(_FREED)
         if self._saved is None:
             return self._given
-        return tuple(saved.get() for saved in self._saved)
+        return tuple(saved.get(self) for saved in self._saved)
 
     def _check_marks(self) -> None:
         for name, marked in (("mark_dirty", self._dirty), ("mark_non_differentiable", self._non_differentiable)):
@@ -189,6 +189,8 @@ class FunctionContext:
 
     def set_materialize_grads(self, value: bool) -> None:
         """Whether gradients that nobody sent arrive as zeros (the default) or as None."""
+        if not isinstance(value, bool):
+            raise TypeError(f"set_materialize_grads(): argument 'value' must be bool, not {type(value).__name__}")
         self._materialize = value
 
 
@@ -254,8 +256,10 @@ class _Backward:
 
 def gradients_of(function: Any, context: Any, gradients: Sequence[Any], total: int) -> tuple[Any, ...]:
     """What backward returns for the arguments of forward, which are `total`."""
-    by = function.vjp if function.vjp is not Function.vjp else function.backward
-    if by is not function.backward and function.backward is not Function.backward:
+    by, backward = function.vjp, function.backward
+    if by is Function.vjp:
+        by = backward
+    elif backward is not Function.backward:
         raise RuntimeError(
             "Implementing both 'backward' and 'vjp' for a custom Function is not allowed. You should only implement "
             "one of them."

@@ -186,6 +186,7 @@ def register_multi_grad_hook(
     lock = _forks.lock()
     edges = [get_gradient_edge(t) for t in tensors]
     seen: dict[int, dict[int, Any]] = defaultdict(dict)
+    calls: dict[int, int] = defaultdict(int)
 
     def arrived(place: int, gradient: Any) -> None:
         run = _C.backward_id()
@@ -195,13 +196,15 @@ def register_multi_grad_hook(
             if mode == "any":
                 fire = len(known) == 1
             else:
-                # Which of the tensors this pass reaches is known from the start of it.
-                wanted = {i for i, e in enumerate(edges) if _C.will_execute(e.node)}
-                fire = wanted <= set(known)
+                # Which of the tensors this pass reaches is known from the start of it. As in PyTorch, the places count
+                # that they had at the registration, also after `detach_()`.
+                calls[run] += 1
+                fire = calls[run] == sum(_C.will_execute(e.node) for e in edges)
             if fire and mode == "all":
-                del seen[run]
+                del seen[run], calls[run]
             for old in [r for r in seen if r != run]:
                 del seen[old]
+                calls.pop(old, None)
         if fire:
             fn(gradient) if mode == "any" else fn([known.get(i) for i in range(len(tensors))])
 

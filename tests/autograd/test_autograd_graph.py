@@ -381,6 +381,15 @@ def test_anomaly_mode_names_the_forward_call():
     assert not mt.autograd.anomaly_mode.is_anomaly_enabled()
 
 
+def test_anomaly_mode_is_on_or_off():
+    for make in (mt.autograd.set_detect_anomaly, mt.autograd.detect_anomaly):
+        with pytest.raises(TypeError, match="must be bool, not str"):
+            make("a")
+    with pytest.raises(TypeError, match="'check_nan' must be bool, not int"):
+        mt.autograd.set_detect_anomaly(True, check_nan=1)
+    assert not mt.autograd.anomaly_mode.is_anomaly_enabled()
+
+
 def test_modes_of_generators():
     seen = []
 

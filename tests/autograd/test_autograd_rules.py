@@ -368,3 +368,23 @@ def test_inputs_by_name(lib):
     for call in (lambda: (x * y).sum().backward(inputs={}), lambda: lib.autograd.grad(x.sum(), {})):
         with pytest.raises(RuntimeError, match="cannot be empty"):
             call()
+
+
+def test_a_hook_of_several_counts_the_places_of_its_registration(lib):
+    """A tensor that is detached in place since, and made a leaf, is at another."""
+    seen = []
+    x = leaf(lib, 1.0, 2.0)
+    y = x * 2
+    lib.autograd.graph.register_multi_grad_hook([y], seen.append)
+    earlier = y * 3
+    y.detach_().requires_grad_()
+    (y * 5).sum().backward()
+    assert not seen
+    earlier.sum().backward()
+    assert [[g.tolist() for g in gradients] for gradients in seen] == [[[3.0, 3.0]]]
+    y = x * 2
+    lib.autograd.graph.register_multi_grad_hook([y, x], seen.append)
+    z = y * 3
+    y.detach_().requires_grad_()
+    (z.sum() + y.sum()).backward()
+    assert (seen[1][0].tolist(), seen[1][1]) == ([3.0, 3.0], None)

@@ -526,3 +526,71 @@ def test_both_backward_and_vjp_are_refused(lib):
     with pytest.raises(RuntimeError, match="Implementing both 'backward' and 'vjp'"):
         Both.apply(x).sum().backward()
     assert x.grad is None
+
+
+def test_backward_may_be_a_method_of_the_class(lib):
+    class Double(lib.autograd.Function):
+        factor = 5
+
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @classmethod
+        def backward(cls, ctx, gradient):
+            return gradient * cls.factor
+
+    x = leaf(lib, 1.0, 2.0)
+    Double.apply(x).sum().backward()
+    assert x.grad.tolist() == [5.0, 5.0]
+
+
+def test_a_saved_result_is_the_asked_nodes(lib):
+    """Also where another node's backward asks, or a hook, or nobody's."""
+
+    class Square(lib.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            result = x * x
+            ctx.save_for_backward(result)
+            return result
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient * 2
+
+    class Other(lib.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 3
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient * y.grad_fn.saved_tensors[0]
+
+    x, w = leaf(lib, 1.0, 2.0), leaf(lib, 5.0, 6.0)
+    y = Square.apply(x)
+    asked = []
+    y.grad_fn.register_prehook(lambda _: asked.append(y.grad_fn.saved_tensors[0].grad_fn is y.grad_fn))
+    (gradient,) = lib.autograd.grad(Other.apply(w).sum(), w, create_graph=True)
+    assert gradient.tolist() == [1.0, 4.0]
+    found = lib.autograd.grad(gradient.sum(), [x, w], allow_unused=True)
+    assert (found[0].tolist(), found[1]) == ([2.0, 2.0], None)
+    y = Square.apply(x)
+    assert y.grad_fn.saved_tensors[0].grad_fn is y.grad_fn
+    assert asked == [True]
+    with lib.autograd.graph.saved_tensors_hooks(lambda t: t * 1, lambda t: t * 1):
+        y = Square.apply(x)
+    assert y.grad_fn.saved_tensors[0].grad_fn is y.grad_fn
+
+
+@pytest.mark.parametrize("value", ["a", 1, None, []])
+def test_gradients_are_materialized_or_not(lib, value):
+    class Double(lib.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.set_materialize_grads(value)
+            return x * 2
+
+    with pytest.raises(TypeError):
+        Double.apply(leaf(lib, 1.0))

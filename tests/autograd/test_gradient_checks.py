@@ -123,6 +123,22 @@ def test_none_in_the_place_of_all_gradients_stops_them(name: str) -> None:
     assert len(seen) == 1  # told all the same
 
 
+def test_a_hook_does_not_change_the_layout(lib: Any) -> None:
+    def sparse(g: Any) -> Any:
+        return g.to_sparse()
+
+    x = lib.ones(2, requires_grad=True)
+    handle = x.register_hook(sparse)
+    with pytest.raises(RuntimeError, match="hook 'sparse' has changed the type of value"):
+        (x * 2).sum().backward()
+    handle.remove()
+    y = x * 2
+    y.grad_fn.register_prehook(lambda gradients: (sparse(gradients[0]),))
+    with pytest.raises(RuntimeError, match="has changed the type of value"):
+        y.sum().backward()
+    assert x.grad is None
+
+
 def test_messages_name_the_hook_and_both_kinds() -> None:
     def careless(g: Any) -> Any:
         return g.double()

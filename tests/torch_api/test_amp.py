@@ -467,6 +467,46 @@ def test_scaled_steps_against_torch(name):
         assert values == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.parametrize("framework", ["minitensor", "torch"])
+def test_optimizers_that_unscale_by_themselves(framework):
+    lib, seen = pytest.importorskip(framework), []
+
+    class Fused(lib.optim.SGD):
+        _step_supports_amp_scaling = True
+
+        def step(self, closure=None):
+            given = self.param_groups[0]["params"][0].grad
+            seen.append((self.grad_scale and self.grad_scale.item(), self.found_inf.item(), given.tolist()))
+            return "stepped"
+
+    class Older(lib.optim.SGD):
+        _step_supports_amp_scaling = True
+
+        def step(self, closure=None, grad_scaler=None):
+            seen.append(grad_scaler.get_scale())
+
+    p = lib.ones(2, requires_grad=True)
+    optimizer = Fused([p], lr=0.1)
+    scaler = lib.amp.GradScaler("cpu", init_scale=4.0)
+    for unscale, factor in ((False, 1.0), (True, 1.0), (False, float("inf"))):
+        p.grad = None
+        scaler.scale((p * lib.tensor([1.0, factor])).sum()).backward()
+        if unscale:
+            scaler.unscale_(optimizer)
+        assert scaler.step(optimizer) == "stepped"
+        assert not hasattr(optimizer, "grad_scale")
+        assert not hasattr(optimizer, "found_inf")
+        with pytest.raises(RuntimeError, match="step\\(\\) has already been called"):
+            scaler.step(optimizer)
+        scaler.update()
+    inf = float("inf")
+    assert seen == [(4.0, 0.0, [4.0, 4.0]), (None, 0.0, [1.0, 1.0]), (4.0, 1.0, [4.0, inf])]
+    assert scaler.get_scale() == 2.0
+    with pytest.warns(FutureWarning, match="stop passing itself"):
+        scaler.step(Older([p], lr=0.1))
+    assert seen[-1] == 2.0
+
+
 def test_a_scaler_says_what_is_out_of_order():
     p = mt.ones(2, requires_grad=True)
     optimizer = mt.optim.SGD([p], lr=0.1)

@@ -332,10 +332,17 @@ PyObject* py_end_transform(PyObject*, PyObject*) {
 
 PyObject* py_as_result(PyObject*, PyObject* args) {
     return guarded([&]() -> PyObject* {
-        PyObject* tensor;
+        PyObject *tensor, *context;
         unsigned index;
-        if (!PyArg_ParseTuple(args, "O!I:as_result", &TensorType, &tensor, &index)) return nullptr;
-        return wrap(as_result(*tensor_of(tensor), index));
+        if (!PyArg_ParseTuple(args, "O!IO:as_result", &TensorType, &tensor, &index, &context)) return nullptr;
+        // Another node's formula may ask as well.
+        bool own = current_node && current_node->type == GradNode::Type::Python;
+        if (own) {
+            PyRef asked(PyObject_GetAttrString(current_node->callable, "context"));
+            if (!asked) PyErr_Clear();  // of a node that only refuses
+            own = asked.get() == context;
+        }
+        return wrap(own ? as_result(*tensor_of(tensor), index) : detach(*tensor_of(tensor)));
     });
 }
 
@@ -389,7 +396,7 @@ PyMethodDef autograd_functions[] = {
     {"end_transform", method<py_end_transform>(), METH_NOARGS, "Ends what begin_transform began."},
     {"transform_depth", method<py_transform_depth>(), METH_NOARGS, "How many have begun on this thread."},
     {"as_result", method<py_as_result>(), METH_VARARGS,
-     "as_result(tensor, index): within a backward, a saved result with its history."},
+     "as_result(tensor, index, context): a saved result, where the context's node is asked with its history."},
     {}};
 
 }  // namespace

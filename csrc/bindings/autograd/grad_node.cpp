@@ -196,7 +196,10 @@ PyObject* node_getattro(PyObject* self, PyObject* name) {
     PyRef context(PyObject_GetAttrString(node.callable, "context"));
     if (!context) return nullptr;
     PyErr_Clear();
-    return PyObject_GetAttr(context.get(), name);
+    const GradNode* before = std::exchange(current_node, &node);
+    found = PyObject_GetAttr(context.get(), name);
+    current_node = before;
+    return found;
 }
 
 int node_setattro(PyObject* self, PyObject* name, PyObject* value) {
