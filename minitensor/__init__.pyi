@@ -132,6 +132,9 @@ def where(condition: Tensor, input: Tensor | _Number, other: Tensor | _Number, *
 from minitensor.random import Generator as Generator
 from minitensor.storage import TypedStorage as TypedStorage
 from minitensor.storage import UntypedStorage as UntypedStorage
+from minitensor.streams import AcceleratorError as AcceleratorError
+from minitensor.streams import Event as Event
+from minitensor.streams import Stream as Stream
 
 def abs(input: Tensor, *, out: Any = None) -> Tensor: ...
 def abs_(input: Tensor) -> Tensor: ...

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from minitensor.streams import AcceleratorError
+
 
 class SourceLine(Protocol):
     """A place in the user's program, such as `clustering.graph.Source`."""
@@ -73,7 +75,7 @@ class CudaUnavailableError(JitError, RuntimeError, AssertionError):
     """
 
 
-class CudaError(JitError, RuntimeError):
+class CudaError(JitError, AcceleratorError):
     """The driver refused something, or what runs on a GPU failed. After a failure there its context is lost."""
 
 

@@ -9,8 +9,8 @@ import math
 from typing import Any
 
 __all__ = [
-    "SymBool", "SymFloat", "SymInt", "sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sqrt",
-    "sym_sum",
+    "SymBool", "SymFloat", "SymInt", "sym_constrain_range", "sym_constrain_range_for_size", "sym_float",
+    "sym_fresh_size", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum",
 ]  # fmt: skip
 
 
@@ -89,5 +89,47 @@ def sym_sqrt(a: Any) -> float:
     return math.sqrt(a)
 
 
-for _function in (sym_float, sym_int, sym_ite, sym_max, sym_min, sym_not, sym_sqrt, sym_sum):
+def sym_fresh_size(expr: Any) -> Any:
+    """Return the number that `expr` is, or that a tensor of one element has."""
+    import minitensor
+
+    return minitensor.tensor(expr).item()
+
+
+_LEAST, _MOST = -(1 << 63), (1 << 63) - 1
+
+
+def _check_range(function: str, size: Any, min: Any, max: Any) -> None:
+    import minitensor
+
+    if isinstance(size, minitensor.Tensor) and not size.dim():
+        size = size.item()
+    if not isinstance(size, (int, float)):
+        raise TypeError(f"{function}(): argument 'size' (position 1) must be Number, not {type(size).__name__}")
+    for name, bound in (("min", min), ("max", max)):
+        if bound is not None and not isinstance(bound, int):
+            raise TypeError(f"{function}(): argument '{name}' must be int, not {type(bound).__name__}")
+    least, most = _LEAST if min is None else min, _MOST if max is None else max
+    if least > most:
+        raise RuntimeError(f"Max must be greater than or equal to min. Got min={least} max={most}")
+    if not least <= int(size) <= most:
+        raise RuntimeError(f"Invalid value range for {int(size)} between [{least}, {most}].")
+
+
+def sym_constrain_range(size: Any, *, min: int | None = None, max: int | None = None) -> None:
+    """RuntimeError for a number that isn't between `min` and `max`, which may be one of both."""
+    _check_range("sym_constrain_range", size, min, max)
+
+
+def sym_constrain_range_for_size(size: Any, *, min: int | None = None, max: int | None = None) -> None:
+    """The same for a size, which isn't negative. `max` has to be more than 2, as in PyTorch."""
+    if isinstance(max, int) and max <= 2:
+        raise RuntimeError(f"Max value to constrain_range_for_size must be greater than 2. got: {max}")
+    _check_range("sym_constrain_range_for_size", size, 0 if min is None else min, max)
+
+
+for _function in (
+    sym_constrain_range, sym_constrain_range_for_size, sym_float, sym_fresh_size, sym_int, sym_ite, sym_max, sym_min,
+    sym_not, sym_sqrt, sym_sum,
+):  # fmt: skip
     _function.__module__ = "torch"

@@ -41,7 +41,6 @@ _REASONS = [
      "steps of batch norm over several GPUs, which PyTorch has for CUDA only"),
     (r"scaled_grouped_mm", "groups of products of 8-bit floating-point numbers, which PyTorch has on CUDA only"),
     (r"grad_dtype", "a gradient has its tensor's dtype"),
-    (r"AcceleratorError|Event|Stream", "streams without a kind of device: those of GPUs are in `cuda`"),
     (r"is_distributed|reinforce|share_memory_|is_shared|.*named.*|names|rename.*|refine_names|align_.*|has_names",
      "named tensors and processes"),
 ]  # fmt: skip

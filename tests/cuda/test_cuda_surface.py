@@ -110,6 +110,41 @@ def test_events_measure_time():
         start.elapsed_time(_recorded())
 
 
+def test_streams_and_events_without_a_kind_of_device_are_of_the_gpu_in_use():
+    s, start, end = mt.Stream(), mt.Event(enable_timing=True), mt.Event("cuda", enable_timing=True)
+    assert s.device == start.device == end.device == mt.device("cuda:0")
+    assert (s.device_type, s.device_index, s.is_capturing()) == (1, 0, False)
+    assert s != mt.Stream()
+    assert mt.Stream(1).device == mt.device("cuda:1")
+    assert f"stream_id={s.stream_id}" in repr(s)
+    x = mt.arange(1000.0).cuda()
+    before = mt.accelerator.current_stream()
+    with s as entered:
+        assert entered is s
+        assert mt.accelerator.current_stream() == s
+        s.wait_stream(before)
+        start.record()
+        y = x * 2.0
+        end.record(s)
+    assert mt.accelerator.current_stream() == before != s
+    assert start.event_id
+    before.wait_event(end)
+    assert (y + 1.0).sum().item() == 1000.0 * 999.0 + 1000.0
+    end.synchronize()
+    assert end.query()
+    assert start.elapsed_time(end) >= 0.0
+    with pytest.raises(ValueError, match="must be recorded"):
+        start.elapsed_time(mt.Event(enable_timing=True))
+    mt.accelerator.set_stream(s)
+    assert mt.cuda.current_stream().stream_id == s.stream_id == mt.accelerator.current_stream().stream_id
+    mt.accelerator.set_stream(before)
+    with mt.accelerator.device_index(1):
+        assert mt.cuda.current_device() == 1
+    assert mt.cuda.current_device() == 0
+    with pytest.raises(RuntimeError, match="not one of an accelerator"):
+        mt.accelerator.set_stream(mt.Stream("cpu"))
+
+
 def _recorded():
     event = mt.cuda.Event()
     event.record()

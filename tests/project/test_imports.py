@@ -29,7 +29,7 @@ MINITENSOR = [
     ["_functions.checked", "_functions.named_results", "_functions.public_names", "_jit"],
     ["_tensor.copying", "_tensor.printing"],
     ["_functions.torch_function", "creation", "dtypes", "functional", "futures", "settings"],
-    ["_tensor.typed_tensors", "ops", "return_types", "storage", "timeline"],
+    ["_tensor.typed_tensors", "ops", "return_types", "storage", "streams", "timeline"],
     # Functions that call ops: how they are entered, those of linear algebra, all others.
     ["composite.numbers", "composite.registry"],
     ["_config", "backends", "cpu", "linalg", "profiler", "random"],

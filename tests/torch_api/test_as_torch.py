@@ -382,6 +382,11 @@ def refused(call):
 print(torch.sym_int(2.7), torch.sym_float(2), torch.sym_not(0), torch.sym_max(1, 2.0), torch.sym_min(1, 2.0),
       torch.sym_max(3, 2), torch.sym_sum([1, 2, 3]), torch.sym_sum(1, 2), torch.sym_sqrt(2), torch.sym_ite(True, 1, 2))
 print(refused(lambda: torch.sym_sqrt(-1)), torch.GradScaler is torch.amp.GradScaler)
+print([torch.sym_fresh_size(n) for n in (3, 2.5, True, [2])], torch.sym_constrain_range(torch.tensor(3), min=1))
+for check in (torch.sym_constrain_range, torch.sym_constrain_range_for_size):
+    for size in (3, 3.7, -1, 0):
+        for bounds in ({}, {"min": 1, "max": 5}, {"max": 2}, {"min": 5, "max": 3}, {"min": 4}, {"max": 3}):
+            print(size, bounds, refused(lambda: check(size, **bounds)))
 x = torch.arange(3.0)
 for pred in (True, 0, 1.0, x.sum() > 1, torch.tensor([False]), torch.tensor(2)):
     print(torch.cond(pred, lambda x: (x + 1, {"a": x * 2}), lambda x: (x - 1, {"a": x * 3}), (x,)))
@@ -409,6 +414,28 @@ def test_it_prints_what_pytorch_prints(tmp_path, program):
     script.write_text(program)
     theirs = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True).stdout
     assert aliased(tmp_path, program).stdout == theirs
+
+
+def test_ranges_of_known_sizes_are_checked(tmp_path):
+    source = """
+import torch
+torch.sym_constrain_range(3, min=1, max=5)
+torch.sym_constrain_range_for_size(torch.tensor(3), max=5)
+for call in (lambda: torch.sym_constrain_range(3, min=4), lambda: torch.sym_constrain_range_for_size(-1),
+             lambda: torch.sym_constrain_range("3"), lambda: torch.sym_constrain_range(3, max=4.0)):
+    try:
+        call()
+    except (RuntimeError, TypeError) as error:
+        print(type(error).__name__, error)
+print(torch.sym_fresh_size([4]), torch.sym_fresh_size.__module__)
+"""
+    assert aliased(tmp_path, source).stdout.splitlines() == [
+        "RuntimeError Invalid value range for 3 between [4, 9223372036854775807].",
+        "RuntimeError Invalid value range for -1 between [0, 9223372036854775807].",
+        "TypeError sym_constrain_range(): argument 'size' (position 1) must be Number, not str",
+        "TypeError sym_constrain_range(): argument 'max' must be int, not float",
+        "4 torch",
+    ]
 
 
 def test_loops_that_change_what_they_carry():
