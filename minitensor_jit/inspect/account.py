@@ -60,10 +60,10 @@ class ClusterAccount:
 class Account:
     """The report's figures, summed up."""
 
+    traces: int
     total: int = 0
     compiled: int = 0
     runs: int = 0
-    traces: int = 0
     clusters: list[ClusterAccount] = field(default_factory=list)
     eager: dict[Eager, Counter[tuple[str, Source | None]]] = field(default_factory=dict)
     """Ops left eager: by reason, then by name and place."""

@@ -232,3 +232,20 @@ def test_what_only_one_has_is_listed_the_most_first_and_what_is_left_out_is_coun
         assert (len(of_kernels.table), of_kernels.more) == (21, 3)
         assert (len(again.only), again.more, again.only[0]) == (20, 2, (other, "1", "x became 0"))
         assert "  ... and 2 more\n" in difference(a, b)
+
+
+def test_kernels_and_lines_come_by_how_much_they_differ():
+    first = run_of(
+        profile={"seconds": 1.0, "clusters": [{"kernels": [kernel("x", 9.0, 4.0, [1]), kernel("y", 1.0, 4.0, [1])]}]},
+        lines=[line(1, 7.0), line(2, 2.0)],
+    )
+    second = run_of(
+        profile={"seconds": 1.0, "clusters": [{"kernels": [kernel("x", 8.0, 8.0, [1]), kernel("y", 3.0, 4.0, [1])]}]},
+        lines=[line(1, 7.5), *(line(k, float(k)) for k in range(2, 32))],
+    )
+    *_, kernels, lines = compare(first, second)
+    assert [row[3] for row in kernels.table[1:]] == ["y (a.py:1)", "x (a.py:1)"]
+    assert kernels.moods == ("", "bad")
+    assert [row[2] for row in lines.table[1:]] == [f"a.py:{k}" for k in range(31, 11, -1)]
+    assert lines.moods == ("bad",) * 20
+    assert lines.more == 11
