@@ -10,6 +10,7 @@ import logging
 import os
 import signal
 from collections import Counter
+from importlib.util import find_spec
 
 import assembled_kernels
 import hypothesis
@@ -50,7 +51,8 @@ def pytest_xdist_auto_num_workers():
 def pytest_collection_modifyitems(items):
     """Of what is marked `sampled(n)` one test in n stays with the others, the rest is `exhaustive`, but on a GPU.
 
-    What asks for PyTorch has the marker `torch`, so that it can be run alone where PyTorch is installed.
+    What asks for PyTorch has the marker `torch`, so that it can be run alone where PyTorch is installed, and is skipped
+    elsewhere.
     """
     places = Counter()
     for item in items:
@@ -66,6 +68,10 @@ def pytest_collection_modifyitems(items):
                     asks[part] = _asks_for_torch(part)
             if asks[item.module] or asks[item.function]:
                 item.add_marker(pytest.mark.torch)
+    if find_spec("torch") is None:
+        for item in items:
+            if item.get_closest_marker("torch") is not None:
+                item.add_marker(pytest.mark.skip(reason="PyTorch isn't installed"))
 
 
 def pytest_collection_finish():
