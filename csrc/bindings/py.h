@@ -186,6 +186,8 @@ PyObject* result_type_named(const std::string& name, const std::vector<std::stri
 void show_places_of_result_types();
 // What the schema says after "->" as such a type; null if that is nothing.
 PyObject* result_type_of(const OpDef& op);
+// What a row or a composed function says of `out`, by name.
+OutRule out_rule_from(std::string_view name);
 // Runs the call with its results in `out`, and returns that.
 PyObject* call_out(Arguments& arguments);
 PyObject* make_op_object(const OpDef& op, bool inplace);

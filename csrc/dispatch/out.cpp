@@ -100,6 +100,25 @@ void check_out_is_apart(const Tensor& out, const Tensor* const* operands, size_t
                  "single memory location. Please clone() the tensor before performing the operation.");
 }
 
+void check_out(const Tensor& out, DType result, const Dims& sizes, bool exact) {
+    check_castable(result, out.dtype);
+    if (exact && result != out.dtype)
+        fail(std::string("Expected out tensor to have dtype ") + info(result).name + ", but got " +
+             info(out.dtype).name + " instead");
+    if (!(out.sizes == sizes)) check_written_once(out);
+}
+
+void store_outs(Tensor* const* outs, Ref<Tensor>* results, size_t count, OutRule rule) {
+    const bool exact = rule == OutRule::Exact || (rule == OutRule::SeveralExact && count > 1);
+    for (size_t i = 0; i < count; ++i) {
+        check_inference_callback(*outs[i]);
+        check_out(*outs[i], results[i]->dtype, results[i]->sizes, exact);
+        check_same_device(*outs[i], results[i]->device());
+        if (!shows_one_element(*results[i])) check_written_once(*outs[i]);
+    }
+    for (size_t i = 0; i < count; ++i) store_out(*outs[i], *results[i]);
+}
+
 void store_out(Tensor& out, Tensor& result) {
     static const OpDef *copy = find_op("copy"), *as_strided = find_op("as_strided");
     check_inference_callback(out);
@@ -126,6 +145,7 @@ void store_out(Tensor& out, Tensor& result) {
 
 void dispatch_out(Call& call, Tensor* const* outs, size_t out_count) {
     const OpDef& op = *call.op;
+    const NoAutocast no_autocast;  // as in PyTorch: the dtype is that of `out`
     SmallVector<const Tensor*, 8> all;
     for (size_t i = 0; i < out_count; ++i) {
         check_inference_callback(*outs[i]);
@@ -141,7 +161,7 @@ void dispatch_out(Call& call, Tensor* const* outs, size_t out_count) {
     if (op.infer && out_count == 1) {
         Tensor& out = *outs[0];
         op.infer(call);
-        check_castable(call.results[0].dtype, out.dtype);
+        check_out(out, call.results[0].dtype, call.results[0].sizes, op.out == OutRule::Exact);
         bool aliased = false;
         for (size_t i = 0; i < call.operand_count; ++i) {
             const Tensor* t = call.operands[i].tensor;
@@ -174,8 +194,7 @@ void dispatch_out(Call& call, Tensor* const* outs, size_t out_count) {
     if (call.result_count != out_count)
         fail_type(op.name + "(): argument 'out' must be " +
                   (call.result_count == 1 ? "Tensor" : "tuple of " + std::to_string(call.result_count) + " Tensors"));
-    for (size_t i = 0; i < out_count; ++i) check_castable(results[i]->dtype, outs[i]->dtype);
-    for (size_t i = 0; i < out_count; ++i) store_out(*outs[i], *results[i]);
+    store_outs(outs, results, out_count, op.out);
 }
 
 }  // namespace mt

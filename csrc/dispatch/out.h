@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "dispatch/call.h"
+#include "dispatch/registry.h"
 
 namespace mt {
 
@@ -19,6 +20,10 @@ void check_out_needs_no_gradient(const char* op, const Tensor* const* tensors, s
 
 // Throws PyTorch's error if `out` shows an element twice, or shares memory with an operand.
 void check_out_is_apart(const Tensor& out, const Tensor* const* operands, size_t count);
+// Throws PyTorch's error unless a result of that dtype may be stored in `out`, which nothing was written to so far.
+void check_out(const Tensor& out, DType result, const Dims& sizes, bool exact);
+// The same for computed results, all before any is stored.
+void store_outs(Tensor* const* outs, Ref<Tensor>* results, size_t count, OutRule rule);
 // Writes a computed result to `out`, as above.
 void store_out(Tensor& out, Tensor& result);
 

@@ -41,6 +41,10 @@ const NativeOp* find_native(std::string_view name) {
 OpDef& define_op(const std::string& schema, Kind kind) {
     OpDef op = parse_schema(schema);
     op.kind = kind;
+    // PyTorch's iterators cast what they write, its other kernels don't.
+    op.out = kind == Kind::View                                  ? OutRule::None
+             : kind == Kind::Elementwise || kind == Kind::Random ? OutRule::Cast
+                                                                 : OutRule::Exact;
     if (find_op(op.name)) fail_value("op '" + op.name + "' is defined twice");
     if (const NativeOp* native = find_native(op.name)) {
         op.infer = native->infer;

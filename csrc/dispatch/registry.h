@@ -46,6 +46,10 @@ struct NodeName {
     std::vector<size_t> ranks;
 };
 
+// What may be given as `out`: nothing; a tensor of any dtype that the result can be cast to; one of the result's own
+// dtype; or where there are several results of their own dtypes, and else any.
+enum class OutRule : uint8_t { None, Cast, Exact, SeveralExact };
+
 struct OpDef {
     int id = 0;
     std::string name;
@@ -78,6 +82,7 @@ struct OpDef {
     bool numbers_as_tensors = false;   // PyTorch makes a tensor of a number among the operands
     int predicate = -1;                // the operand that chooses, and is no part of the arithmetic
     bool fallible = false;  // a call may fail by the values of its operands; of an elementwise op, one on integers
+    OutRule out = OutRule::Cast;
     bool differentiable() const { return vjp != nullptr; }
 };
 

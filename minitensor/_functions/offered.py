@@ -124,7 +124,7 @@ scatter_reduce = composite.gather_scatter.scatter_reduce
 take_along_dim = composite.gather_scatter.take_along_dim
 
 # composite.indexing
-argwhere = composite.indexing.argwhere
+argwhere = checked(composite.indexing.argwhere)
 index_add = composite.indexing.index_add
 index_copy = composite.indexing.index_copy
 index_fill = checked(composite.indexing.index_fill)
@@ -184,7 +184,7 @@ mm = composite.linalg.contraction.mm
 mv = composite.linalg.contraction.mv
 outer = composite.linalg.contraction.outer
 tensordot = composite.linalg.contraction.tensordot
-trace = composite.linalg.contraction.trace
+trace = checked(composite.linalg.contraction.trace)
 vdot = composite.linalg.contraction.vdot
 
 # composite.linalg.einsum
@@ -208,7 +208,7 @@ matrix_power = composite.linalg.functions.matrix_power
 matrix_rank = checked(composite.linalg.functions.matrix_rank)
 orgqr = composite.linalg.functions.orgqr
 ormqr = composite.linalg.functions.ormqr
-pinverse = composite.linalg.functions.pinverse
+pinverse = checked(composite.linalg.functions.pinverse)
 qr = composite.linalg.functions.qr
 slogdet = composite.linalg.functions.slogdet
 solve = checked(composite.linalg.functions.solve)
@@ -237,7 +237,7 @@ view_as_complex_copy = composite.metadata.view_as_complex_copy
 view_as_real_copy = composite.metadata.view_as_real_copy
 
 # composite.order
-argsort = composite.order.argsort
+argsort = checked(composite.order.argsort)
 bucketize = composite.order.bucketize
 median = composite.order.median
 msort = composite.order.msort
@@ -271,10 +271,10 @@ logaddexp = composite.pointwise.logaddexp
 logit = composite.pointwise.logit
 nan_to_num = composite.pointwise.nan_to_num
 positive = checked(composite.pointwise.positive)
-prelu = composite.pointwise.prelu
+prelu = checked(composite.pointwise.prelu)
 rad2deg = composite.pointwise.rad2deg
 round = composite.pointwise._round
-rsub = composite.pointwise.rsub
+rsub = checked(composite.pointwise.rsub)
 sub = composite.pointwise.sub
 subtract = composite.pointwise.sub
 
@@ -297,8 +297,8 @@ randperm = checked(composite.random.tensors.randperm)
 # composite.reduction
 allclose = checked(composite.reduction.allclose)
 aminmax = composite.reduction.aminmax
-count_nonzero = composite.reduction.count_nonzero
-dist = composite.reduction.dist
+count_nonzero = checked(composite.reduction.count_nonzero)
+dist = checked(composite.reduction.dist)
 equal = checked(composite.reduction.equal)
 frobenius_norm = composite.reduction.frobenius_norm
 hash_tensor = composite.reduction.hash_tensor
@@ -311,9 +311,9 @@ norm_except_dim = checked(composite.reduction.norm_except_dim)
 nuclear_norm = composite.reduction.nuclear_norm
 renorm = composite.reduction.renorm
 std = composite.reduction.std
-std_mean = composite.reduction.std_mean
+std_mean = checked(composite.reduction.std_mean)
 var = composite.reduction.var
-var_mean = composite.reduction.var_mean
+var_mean = checked(composite.reduction.var_mean)
 
 # composite.shape
 adjoint = checked(composite.shape.adjoint)

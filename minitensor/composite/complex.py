@@ -38,7 +38,7 @@ def polar(abs: Any, angle: Any, *, out: Any = None) -> Any:
     return _of_parts("polar", abs, angle, out)
 
 
-@composite(name="conj_physical", out=True)
+@composite(name="conj_physical", out="exact")
 def _conj_physical(input: Any) -> Tensor:
     """Each element with its imaginary part negated; a real tensor itself."""
     return conj_physical(input) if input.is_complex() else input

@@ -29,7 +29,7 @@ def _copying(name: str, take: Callable[..., Any]) -> None:
     if name != "squeeze":  # which has another for each form
         copied = f"{''.join(word.capitalize() for word in name.split('_'))}Backward0_copy"
         grad_fn(copied, copied)(made)
-    composite(method=False, out=True)(made)
+    composite(method=False, out="exact")(made)
 
 
 def _detached(input: Any) -> Any:
@@ -57,14 +57,14 @@ for _name, _take in {
     _copying(_name, cast("Any", _take))
 
 
-@composite(method=False, out=True)
+@composite(method=False, out="exact")
 @grad_fn("ViewBackward0_copy")
 def view_copy(input: Any, size: Any = None, dtype: Any = None) -> Tensor:
     """The elements in another shape, or their bytes as another dtype, as a copy."""
     return row_major(input.reshape(size) if dtype is None else input.view(dtype))
 
 
-@composite(out=True)
+@composite(out="exact")
 @grad_fn("NarrowCopyBackward0")
 def narrow_copy(input: Any, dim: int, start: Any, length: int) -> Tensor:
     """`narrow` as a copy."""

@@ -26,8 +26,21 @@ def _made(
     if pin_memory:
         result = result.pin_memory()
     if out is not None:
-        result = _C.store_out("creation", result, out)
+        _C.check_out("creation", out, (), {})
+        result = _C.store_out("creation", result, out, "exact")
     return result.requires_grad_() if requires_grad else result
+
+
+def dtype_of(dtype: Any, out: Any) -> Any:
+    """The dtype, which is that of `out` unless one is given."""
+    if out is None:
+        return dtype
+    if not isinstance(out, Tensor):
+        raise TypeError(f"argument 'out' must be Tensor, not {type(out).__name__}")
+    if dtype is not None and dtype != out.dtype:
+        given, there = _C.type_name(dtype), _C.type_name(out.dtype)
+        raise RuntimeError(f"dtype {given} does not match dtype of out parameter ({there})")
+    return out.dtype
 
 
 def _default(dtype: Any) -> Any:
@@ -51,7 +64,7 @@ def empty(
     requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None,
 ) -> Tensor:  # fmt: skip
     """A tensor whose memory is not initialised."""
-    made = _C.empty(sizes_of(args, size, "empty"), dtype if out is None else out.dtype, device)
+    made = _C.empty(sizes_of(args, size, "empty"), dtype_of(dtype, out), device)
     if memory_format is not None:
         made = formatted(made, memory_format)
     if out is not None:
@@ -65,8 +78,7 @@ def full(
     requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """A tensor of one value, whose kind of number gives the dtype if none is given."""
-    if dtype is None and out is not None:
-        dtype = out.dtype
+    dtype = dtype_of(dtype, out)
     if isinstance(size, int):
         raise TypeError("full(): argument 'size' (position 1) must be tuple of ints, not int")
     made = _filled(tuple(size), fill_value, dtype, device, out)
@@ -83,7 +95,7 @@ def zeros(
 
     In the default dtype unless another is given. Raises RuntimeError for a negative size.
     """
-    dtype = _default(dtype if out is None else out.dtype)
+    dtype = _default(dtype_of(dtype, out))
     made = _filled(sizes_of(args, size, "zeros"), 0, dtype, device, out)
     if requires_grad or out is not None or layout is not None or pin_memory:
         return _made(made, requires_grad, layout, pin_memory, out)
@@ -97,7 +109,7 @@ def ones(
     requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """A tensor of ones."""
-    dtype = _default(dtype if out is None else out.dtype)
+    dtype = _default(dtype_of(dtype, out))
     made = _filled(sizes_of(args, size, "ones"), 1, dtype, device, out)
     if requires_grad or out is not None or layout is not None or pin_memory:
         return _made(made, requires_grad, layout, pin_memory, out)
@@ -303,8 +315,7 @@ def arange(
         raise TypeError("arange() missing required argument 'end'")
     given = {"start": 0 if start is None else start, "end": end, "step": 1 if step is None else step}
     bounds = [number(x, "arange", name) for name, x in given.items()]
-    if dtype is None and out is not None:
-        dtype = out.dtype
+    dtype = dtype_of(dtype, out)
     if dtype is _C.int64:  # all of them are taken as integers; of the narrower dtypes only the values are
         if 0 < abs(bounds[2]) < 1:
             raise ValueError("step must be nonzero")
@@ -328,7 +339,7 @@ def _range(
         raise RuntimeError(f"unsupported range: {start} -> {end}")
     if (end - start) * step < 0:
         raise RuntimeError("upper bound and lower bound inconsistent with step sign")
-    dtype = _default(dtype if out is None else out.dtype)
+    dtype = _default(dtype_of(dtype, out))
     count = int((end - start) / step) + 1
     made = (creation.arange(0, count, dtype=_C.float64, device=device) * step + start).to(dtype)
     return _made(made, requires_grad, layout, pin_memory, out)
@@ -340,8 +351,7 @@ def linspace(
     requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """`steps` evenly spaced values from start to end, both included."""
-    if dtype is None and out is not None:
-        dtype = out.dtype
+    dtype = dtype_of(dtype, out)
     made = _evenly(_number(start), _number(end), steps, dtype, device)
     return _made(made, requires_grad, layout, pin_memory, out)
 
@@ -381,7 +391,7 @@ def logspace(
 ) -> Tensor:  # fmt: skip
     """`steps` values from base**start to base**end whose exponents are evenly spaced."""
     start, end, base = _number(start), _number(end), number(base, "logspace", "base")
-    dtype = _default(_numbers_dtype(dtype if out is None else out.dtype, start, end, base))
+    dtype = _default(_numbers_dtype(dtype_of(dtype, out), start, end, base))
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
     start, end = _ends(start, end, dtype)
@@ -396,8 +406,7 @@ def eye(
     requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """A matrix with ones on the diagonal."""
-    if dtype is None and out is not None:
-        dtype = out.dtype
+    dtype = dtype_of(dtype, out)
     return _made(creation.eye(n, m, dtype=dtype, device=device), requires_grad, layout, pin_memory, out)
 
 

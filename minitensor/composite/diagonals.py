@@ -17,7 +17,7 @@ from minitensor.ops.elementwise import row_major
 Tensor = _C.Tensor
 
 
-@composite(out=True)
+@composite(out="exact")
 def diag(input: Any, diagonal: int = 0) -> Tensor:
     """The diagonal of a matrix, as a copy; of a vector, the matrix with it on the diagonal."""
     if input.ndim == 1:
@@ -59,7 +59,7 @@ def select_scatter(input: Any, src: Any, dim: int, index: int) -> Tensor:
     return made
 
 
-@composite(out=True)
+@composite(out="exact")
 @grad_fn("SliceScatterBackward0")
 def slice_scatter(
     input: Any, src: Any, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1

@@ -15,7 +15,7 @@ from minitensor.ops import ROWS, special
 Tensor = _C.Tensor
 
 
-@composite(inplace=True, out=True, namespaces=("special",))
+@composite(inplace=True, out="castable", namespaces=("special",))
 def polygamma(n: Any, input: Any) -> Tensor:
     """The derivative of order n of digamma; n = 0 is digamma. As a method: x.polygamma(n).
 
@@ -34,7 +34,7 @@ def polygamma(n: Any, input: Any) -> Tensor:
     return special.digamma(input) if n == 0 else special.polygamma(floating(input), n)
 
 
-@composite(inplace=True, out=True)
+@composite(inplace=True, out="castable")
 @grad_fn("MvlgammaBackward0")
 def mvlgamma(input: Any, p: int) -> Tensor:
     """The logarithm of the multivariate gamma function of dimension p."""
@@ -46,31 +46,31 @@ def mvlgamma(input: Any, p: int) -> Tensor:
     return total + p * (p - 1) * (math.log(math.pi) / 4)
 
 
-@composite(method=False, function=False, out=True, namespaces=("special",))
+@composite(method=False, function=False, out="castable", namespaces=("special",))
 def multigammaln(input: Any, p: int) -> Tensor:
     """`mvlgamma` in scipy's name."""
     return mvlgamma(input, p)
 
 
-@composite(method=False, function=False, out=True, namespaces=("special",))
+@composite(method=False, function=False, out="castable", namespaces=("special",))
 def gammaln(input: Any) -> Tensor:
     """`lgamma` in scipy's name."""
     return special.lgamma(input)
 
 
-@composite(method=False, function=False, out=True, namespaces=("special",))
+@composite(method=False, function=False, out="castable", namespaces=("special",))
 def psi(input: Any) -> Tensor:
     """`digamma` in scipy's name."""
     return special.digamma(input)
 
 
-@composite(method=False, function=False, out=True, namespaces=("special",))
+@composite(method=False, function=False, out="castable", namespaces=("special",))
 def gammainc(input: Any, other: Any) -> Tensor:
     """`igamma` in scipy's name."""
     return special.igamma(input, other)
 
 
-@composite(method=False, function=False, out=True, namespaces=("special",))
+@composite(method=False, function=False, out="castable", namespaces=("special",))
 def gammaincc(input: Any, other: Any) -> Tensor:
     """`igammac` in scipy's name."""
     return special.igammac(input, other)

@@ -25,7 +25,7 @@ _in_place: dict[str, Callable[..., Any]] = {
 }
 
 
-@composite(out="exact")
+@composite(out="apart")
 @shortcut("TiT", scatter.gather, order=(0, 2, 1))
 def gather(input: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Tensor:
     """input[i][index[i][j]] for dim 1, and so on: the result has index's shape.
@@ -89,7 +89,7 @@ _plain: dict[str, Callable[..., Any]] = {
 }
 
 
-@composite(name="scatter", out="exact")
+@composite(name="scatter", out="apart")
 def _scatter(
     input: Any, dim: int, index: Any, src: Any = None, *, reduce: str | None = None, value: Any = None
 ) -> Tensor:
@@ -109,7 +109,7 @@ def scatter_(
     return _scatter_call(_in_place.__getitem__, input, dim, index, src, reduce, value)
 
 
-@composite(out="exact")
+@composite(out="apart")
 @autocast("", "widest")
 def scatter_add(input: Any, dim: int, index: Any, src: Any) -> Tensor:
     """input with src added at the places that index names along dim, in the order of index."""
@@ -125,7 +125,7 @@ def scatter_add_(input: Any, dim: int, index: Any, src: Any) -> Tensor:
 _BAD_REDUCTION = "reduce argument must be either sum, prod, mean, amax or amin, got {}."
 
 
-@composite(out="exact")
+@composite(out="apart")
 @grad_fn("ScatterReduceBackward0")
 def scatter_reduce(input: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True) -> Tensor:
     """input with src combined into the places that index names along dim.
@@ -146,7 +146,7 @@ def scatter_reduce_(input: Any, dim: int, index: Any, src: Any, reduce: str, *, 
     return _in_place["scatter_reduce"](input, index, src, dim, mode, include_self)
 
 
-@composite(out=True)
+@composite(out="exact")
 def take_along_dim(input: Any, indices: Any, dim: int | None = None) -> Tensor:
     """`gather` with broadcasting of the other dimensions; without dim, of all elements as a line."""
     if dim is None:

@@ -37,7 +37,7 @@ def _vector(name: str, index: Any) -> None:
         raise IndexError(f"{name}(): Index is supposed to be a vector")
 
 
-@composite(out="exact")
+@composite(out="apart")
 def index_select(input: Any, dim: int, index: Any) -> Tensor:
     """The slices along dim that index, a vector of integers from the beginning, names. IndexError if there are none."""
     _vector("index_select", index)
@@ -121,7 +121,7 @@ def _scaled(source: Any, alpha: Any) -> Any:
     return source if alpha == 1 else source * alpha
 
 
-@composite(out=True)
+@composite(out="exact")
 def index_add(input: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Tensor:
     """input with source, times alpha, added to the slices along dim that index names."""
     index, d, source = _slices("index_add", input, dim, index, source)
@@ -135,7 +135,7 @@ def index_add_(input: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1)
     return _in_place["index_add"](input, index, _scaled(source, alpha), d)
 
 
-@composite(out=True)
+@composite(out="exact")
 @autocast("widest", "")
 def index_copy(input: Any, dim: int, index: Any, source: Any) -> Tensor:
     """input with the slices along dim that index names replaced by those of source."""
@@ -211,7 +211,7 @@ def _spread(input: Any, dim: int, index: Any, source: Any, reduce: str) -> tuple
     return movement.expand(reshape(index, place), source.shape), source, d, mode
 
 
-@composite(out=True)
+@composite(out="exact")
 @grad_fn("IndexReduceBackward0")
 def index_reduce(input: Any, dim: int, index: Any, source: Any, reduce: str, *, include_self: bool = True) -> Tensor:
     """input with source combined into the slices along dim that index names: "prod", "mean", "amax" or "amin"."""
@@ -234,7 +234,7 @@ def _flat_index(name: str, input: Any, index: Any) -> None:
         raise IndexError(f"{name}(): tried to {name.rstrip('_')} from an empty tensor")
 
 
-@composite(out="exact")
+@composite(out="apart")
 @grad_fn("TakeBackward0")
 def take(input: Any, index: Any) -> Tensor:
     """The elements of input as a line at the places that index, of any shape, names; they may count from the end."""
@@ -315,13 +315,13 @@ def masked_scatter(input: Any, mask: Any, source: Any) -> Tensor:
 _mask = mask
 
 
-@composite(out=True)
+@composite()
 def argwhere(input: Any) -> Tensor:
     """The indices of the elements that are not zero, one row each."""
     return _mask.nonzero(input)
 
 
-@composite(out=True)
+@composite(out="exact")
 def nonzero(input: Any, *, as_tuple: bool = False) -> Any:
     """The indices of the elements that are not zero: one row each, or with as_tuple one vector a dimension."""
     if not as_tuple:
@@ -330,7 +330,7 @@ def nonzero(input: Any, *, as_tuple: bool = False) -> Any:
     return tuple(movement.select(found, 1, d) for d in range(found.shape[1]))
 
 
-@composite(out=True)
+@composite(out="exact")
 def nonzero_static(input: Any, *, size: int, fill_value: int = -1) -> Tensor:
     """The first `size` rows of `nonzero`; if there are fewer, rows of `fill_value` follow. RuntimeError if size < 0."""
     if size < 0:
@@ -345,7 +345,7 @@ def nonzero_static(input: Any, *, size: int, fill_value: int = -1) -> Tensor:
 _bool, _where_row = _C.bool, elementwise.where
 
 
-@composite(method=False, out=True)
+@composite(method=False, out="exact")
 @shortcut("BTT", _where_row)
 def where(condition: Any, input: Any = None, other: Any = None) -> Any:
     """input where the condition holds, other elsewhere; with the condition alone, the indices where it holds.
@@ -382,7 +382,7 @@ _FEW = 16
 """Test elements that are compared one by one."""
 
 
-@composite(method=False, out=True)
+@composite(method=False, out="exact")
 def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
     """Whether each element is among the test elements, or with `invert` is not. One of both may be a number."""
     if not isinstance(elements, Tensor) and not isinstance(test_elements, Tensor):

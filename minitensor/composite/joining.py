@@ -29,7 +29,7 @@ def _some(name: str, tensors: Sequence[Any]) -> Sequence[Any]:
     return tensors
 
 
-@composite(method=False, out=True)
+@composite(method=False, out="castable")
 @shortcut("L", _C.stack)
 @grad_fn("StackBackward0")
 def stack(tensors: Sequence[Any], dim: int = 0) -> Tensor:
@@ -45,26 +45,26 @@ def stack(tensors: Sequence[Any], dim: int = 0) -> Tensor:
     return movement.cat([movement.unsqueeze(other, dim) for other in tensors], dim)
 
 
-@composite(method=False, out=True)
+@composite(method=False, out="castable")
 def hstack(tensors: Sequence[Any]) -> Tensor:
     """The tensors along the second dimension; vectors along their only one."""
     parts = atleast_1d(list(_some("hstack", tensors)))
     return movement.cat(parts, 0 if parts[0].ndim == 1 else 1)
 
 
-@composite(aliases=("row_stack",), method=False, out=True)
+@composite(aliases=("row_stack",), method=False, out="castable")
 def vstack(tensors: Sequence[Any]) -> Tensor:
     """The tensors along the first dimension, vectors as rows."""
     return movement.cat(atleast_2d(list(_some("vstack", tensors))), 0)
 
 
-@composite(method=False, out=True)
+@composite(method=False, out="castable")
 def dstack(tensors: Sequence[Any]) -> Tensor:
     """The tensors along the third dimension."""
     return movement.cat(atleast_3d(list(_some("dstack", tensors))), 2)
 
 
-@composite(method=False, out=True)
+@composite(method=False, out="castable")
 def column_stack(tensors: Sequence[Any]) -> Tensor:
     """The tensors along the second dimension, vectors as columns."""
     parts = [reshape(x, (x.numel(), 1)) if x.ndim <= 1 else x for x in _some("column_stack", tensors)]

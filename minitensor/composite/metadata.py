@@ -259,13 +259,13 @@ def to_dlpack(tensor: Any) -> Any:
     return tensor.__dlpack__()
 
 
-@composite(method=False, out=True)
+@composite(method=False, out="exact")
 def view_as_real_copy(input: Any) -> Tensor:
     """The real and imaginary parts in a last dimension, as a copy."""
     return view_as_real(input).clone()
 
 
-@composite(method=False, out=True)
+@composite(method=False, out="exact")
 def view_as_complex_copy(input: Any) -> Tensor:
     """The last dimension of two as complex numbers, as a copy."""
     return view_as_complex(input).clone()

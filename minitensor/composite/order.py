@@ -17,26 +17,33 @@ Tensor = _C.Tensor
 _FIELDS = ("values", "indices")
 
 
-@composite(out=True)
+@composite(out="exact")
 @shortcut("T?ibb", ROWS["sort"].call, after=(-1, False, False))
 def sort(input: Any, dim: int = -1, descending: bool = False, stable: bool | None = False) -> Any:
     """The elements in order along dim, and their indices. The order is stable whatever `stable` says."""
     return named("sort", _FIELDS)(*ROWS["sort"].call(input, dim, descending, bool(stable)))
 
 
-@composite(out=True)
-def argsort(input: Any, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
-    """The indices that sort the tensor along dim."""
-    return ROWS["sort"].call(input, dim, descending, stable)[1]
+@composite()
+def argsort(
+    input: Any, dim: int = -1, descending: bool = False, stable: bool = False, *, out: Tensor | None = None
+) -> Tensor:
+    """The indices that sort the tensor along dim; `out` only where it is `stable`."""
+    if out is None:
+        return ROWS["sort"].call(input, dim, descending, stable)[1]
+    if not stable:
+        raise TypeError("argsort(): takes 'out' with 'stable' only")
+    _C.check_out("argsort", out, (input,), {})
+    return _C.store_out("argsort", ROWS["sort"].call(input, dim, descending, stable)[1], out, "exact")
 
 
-@composite(out=True)
+@composite(out="exact")
 def msort(input: Any) -> Tensor:
     """The elements in order along the first dimension."""
     return ROWS["sort"].call(input, 0, False, False)[0]
 
 
-@composite(out=True)
+@composite(out="exact")
 def median(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
     """The lower of the middle elements, NaN if there is one; along dim, with their indices."""
     if dim is None:
@@ -44,7 +51,7 @@ def median(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
     return named("median", _FIELDS)(*ROWS["median_dim"].call(input, dim, keepdim))
 
 
-@composite(out=True)
+@composite(out="exact")
 def nanmedian(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
     """The lower of the middle elements that are not NaN; along dim, with their indices."""
     if dim is None:
@@ -120,7 +127,7 @@ def _at_ranks(ordered: Any, q: Any, interpolation: str, with_nan: bool) -> Any:
     return where(weight < 0.5, values + weight * step, above - step * (1 - weight))
 
 
-@composite(out=True)
+@composite(out="exact")
 @autocast("float32", "")
 def quantile(
     input: Any, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
@@ -132,7 +139,7 @@ def quantile(
     return _quantile(input, q, dim, keepdim, interpolation, "quantile")
 
 
-@composite(out=True)
+@composite(out="exact")
 @autocast("float32", "")
 def nanquantile(
     input: Any, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
@@ -160,7 +167,7 @@ def _sizes(t: Any) -> str:
     return str(list(t.shape))
 
 
-@composite(out=True, method=False)
+@composite(out="exact", method=False)
 def searchsorted(
     sorted_sequence: Any,
     input: Any,
@@ -214,7 +221,7 @@ def searchsorted(
     )
 
 
-@composite(out=True, method=False)
+@composite(out="exact", method=False)
 def bucketize(input: Any, boundaries: Any, *, out_int32: bool = False, right: bool = False) -> Tensor:
     """The index of the bucket between the boundaries that each value falls into."""
     if boundaries.ndim != 1:

@@ -119,7 +119,7 @@ def _taken(input: Any, other: Any, alpha: Any) -> Any:
     return ROWS["addcmul"].call(*parts[:3], -parts[3])
 
 
-@composite(inplace=True, out=True)
+@composite(inplace=True, out="castable")
 @shortcut("TT", ROWS["add"].call)
 @shortcut("Tn", ROWS["add"].call)
 @older_form(("alpha",))
@@ -128,7 +128,7 @@ def add(input: Any, other: Any, *, alpha: Any = 1) -> Any:
     return ROWS["add"].call(input, other) if _is_one(alpha) else _added(input, other, alpha)
 
 
-@composite(aliases=("subtract",), inplace=True, out=True)
+@composite(aliases=("subtract",), inplace=True, out="castable")
 @shortcut("TT", ROWS["sub"].call)
 @shortcut("Tn", ROWS["sub"].call)
 @older_form(("alpha",))
@@ -163,7 +163,7 @@ _with_inplace("add", _add_)
 _with_inplace("sub", _sub_)
 
 
-@composite(method=False, out=True)
+@composite(method=False)
 def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     """other - alpha * input."""
     _check_tensor("rsub", "input", 1, input)
@@ -173,7 +173,7 @@ def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
 # ---- clamp
 
 
-@composite(aliases=("clip",), inplace=True, out=True)
+@composite(aliases=("clip",), inplace=True, out="castable")
 @shortcut("Tnn", ROWS["clamp"].call)
 def clamp(input: Any, min: Any = None, max: Any = None) -> Tensor:
     """Each element brought into [min, max], numbers or tensors; NaN stays.
@@ -215,7 +215,7 @@ def _check_bound(kernel: str, input: Any, bound: Any) -> None:
 _below, _above = ([one_node(f"Clamp{which}Backward{form}")(clamp) for form in (0, 1)] for which in ("Min", "Max"))
 
 
-@composite(inplace=True, out=True)
+@composite(inplace=True, out="castable")
 def clamp_min(input: Any, min: Any) -> Tensor:
     """Each element, or min where that is larger."""
     _check_tensor("clamp_min", "input", 1, input)
@@ -223,7 +223,7 @@ def clamp_min(input: Any, min: Any) -> Tensor:
     return _below[isinstance(min, Tensor)](input, min)
 
 
-@composite(inplace=True, out=True)
+@composite(inplace=True, out="castable")
 def clamp_max(input: Any, max: Any) -> Tensor:
     """Each element, or max where that is smaller."""
     _check_tensor("clamp_max", "input", 1, input)
@@ -234,7 +234,7 @@ def clamp_max(input: Any, max: Any) -> Tensor:
 # ---- division and rounding
 
 
-@composite(aliases=("divide",), inplace=True, out=True)
+@composite(aliases=("divide",), inplace=True, out="castable")
 @shortcut("TT", ROWS["div"].call)
 @shortcut("Tn", ROWS["div"].call)
 def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
@@ -265,7 +265,7 @@ def _div_(self: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
 _with_inplace("div", _div_)
 
 
-@composite(inplace=True, out=True, namespaces=("special",))
+@composite(inplace=True, out="exact", namespaces=("special",))
 @shortcut("T", ROWS["round"].call)
 def _round(input: Any, *, decimals: int = 0) -> Any:
     """The nearest number of that many decimals, halves to even; negative decimals round to tens, hundreds, ..."""
@@ -283,14 +283,14 @@ def _round_scaled(input: Any, decimals: int) -> Any:
     return (ROWS["round"].call(input * scale) / scale) if decimals > 0 else ROWS["round"].call(input / scale) * scale
 
 
-@composite(inplace=True, out=True)
+@composite(inplace=True, out="exact")
 @shortcut("T", ROWS["trunc"].call)
 def fix(input: Any) -> Tensor:
     """`trunc` under NumPy's name."""
     return ROWS["trunc"].call(input)
 
 
-@composite(out=True)
+@composite(out="exact")
 @grad_fn(None, "FrexpBackward0")
 def frexp(input: Any) -> Any:
     """Mantissa and exponent: input = mantissa * 2^exponent, with the mantissa in [1/2, 1) and int32 exponents."""
@@ -302,7 +302,7 @@ def frexp(input: Any) -> Any:
     return named("frexp", ("mantissa", "exponent"))(pointwise.mantissa_of(input), exponent)
 
 
-@composite(inplace=True, out=True)
+@composite(inplace=True, out="castable")
 @grad_fn("LdexpBackward0")
 def ldexp(input: Any, other: Any) -> Any:
     """input * 2^other, in the dtype of their product."""
@@ -334,7 +334,7 @@ def _needs_real(name: str, input: Any) -> None:
         raise RuntimeError(f"{name} is not supported for complex tensors.")
 
 
-@composite(inplace=True, out=True)
+@composite(inplace=True, out="castable")
 @grad_fn("Deg2RadBackward0")
 def deg2rad(input: Any) -> Tensor:
     """Degrees as radians."""
@@ -342,7 +342,7 @@ def deg2rad(input: Any) -> Tensor:
     return input * (math.pi / 180)
 
 
-@composite(inplace=True, out=True)
+@composite(inplace=True, out="castable")
 @grad_fn("Rad2DegBackward0")
 def rad2deg(input: Any) -> Tensor:
     """Radians as degrees."""
@@ -353,7 +353,7 @@ def rad2deg(input: Any) -> Tensor:
 # ---- with a product or a quotient
 
 
-@composite(inplace=True, out=True)
+@composite(inplace=True, out="castable")
 @shortcut("RRR", ROWS["addcmul"].call, (), (1,))
 @older_form(("value",))
 def addcmul(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor:
@@ -363,7 +363,7 @@ def addcmul(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor
     return ROWS["addcmul"].call(input, tensor1, tensor2, number(value, "addcmul", "value"))
 
 
-@composite(inplace=True, out=True)
+@composite(inplace=True, out="castable")
 @shortcut("RRR", ROWS["addcdiv"].call, (), (1,))
 @older_form(("value",))
 def addcdiv(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor:
@@ -393,7 +393,7 @@ _with_inplace("addcmul", _addcmul_)
 _with_inplace("addcdiv", _addcdiv_)
 
 
-@composite(inplace=True, out=True)
+@composite(inplace=True, out="castable")
 @shortcut("RRR", ROWS["lerp"].call)
 @shortcut("RRn", ROWS["lerp"].call)
 def lerp(input: Any, end: Any, weight: Any) -> Tensor:
@@ -418,7 +418,7 @@ def _lerp_(self: Any, end: Any, weight: Any) -> Tensor:
 _with_inplace("lerp", _lerp_)
 
 
-@composite(out=True)
+@composite(out="castable")
 def logaddexp(input: Any, other: Any) -> Tensor:
     """log(exp(input) + exp(other)), without overflow."""
     if not _any_complex(input, other):
@@ -431,7 +431,7 @@ def logaddexp(input: Any, other: Any) -> Tensor:
 # ---- powers, exponentials and logarithms
 
 
-@composite(inplace=True, out=True)
+@composite(inplace=True, out="exact")
 def float_power(input: Any, exponent: Any) -> Tensor:
     """input to the power of exponent, computed in float64."""
 
@@ -456,7 +456,7 @@ def _float_power_(self: Any, exponent: Any) -> Tensor:
 _with_inplace("float_power", _float_power_)
 
 
-@composite(inplace=True, out=True, namespaces=("special",))
+@composite(inplace=True, out="castable", namespaces=("special",))
 def logit(input: Any, eps: float | None = None) -> Tensor:
     """log(x / (1 - x)), of x brought into [eps, 1 - eps] if eps is given."""
     input = floating(input)
@@ -467,7 +467,7 @@ def logit(input: Any, eps: float | None = None) -> Tensor:
     return pointwise._logit(input)
 
 
-@composite(method=False, function=False, out=True, namespaces=("special",))
+@composite(method=False, function=False, out="castable", namespaces=("special",))
 @shortcut("T", ROWS["sigmoid"].call)
 def expit(input: Any) -> Tensor:
     """`sigmoid` in scipy's name."""
@@ -477,7 +477,7 @@ def expit(input: Any) -> Tensor:
 # ---- special values
 
 
-@composite(inplace=True, out=True)
+@composite(inplace=True, out="exact")
 def nan_to_num(
     input: Any, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
 ) -> Tensor:
@@ -536,7 +536,7 @@ def isclose(input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, eq
 # ---- activations that need no kernel
 
 
-@composite(out=True)
+@composite()
 @autocast("lower", "lower")
 @grad_fn("PreluKernelBackward0")
 def prelu(input: Any, weight: Any) -> Tensor:

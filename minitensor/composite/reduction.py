@@ -62,21 +62,21 @@ def _dim_or_other(dim: Any, other: Any) -> Any:
     return dim if other is None else other
 
 
-@composite(out=True)
+@composite(out="several exact")
 @shortcut("TT", ROWS["maximum"].call)
 def _max(input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
     """The largest element; along dim, the largest elements and their indices; or elementwise against a tensor."""
     return _extreme("max", input, _dim_or_other(dim, other), keepdim)
 
 
-@composite(out=True)
+@composite(out="several exact")
 @shortcut("TT", ROWS["minimum"].call)
 def _min(input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
     """The smallest element; along dim, the smallest elements and their indices; or elementwise against a tensor."""
     return _extreme("min", input, _dim_or_other(dim, other), keepdim)
 
 
-@composite(out="exact")
+@composite(out="apart")
 @grad_fn(None, "AminmaxBackward0")
 def aminmax(input: Any, *, dim: int | None = None, keepdim: bool = False) -> Any:
     """The smallest and the largest element, of all or along dim."""
@@ -139,7 +139,7 @@ def _deviation(input: Any, dim: Any, correction: float, keepdim: bool) -> Any:
     return ROWS["std"].call(input, dim, correction, keepdim)
 
 
-@composite(out=True)
+@composite(out="castable")
 def var(input: Any, *args: Any, **more: Any) -> Tensor:
     """The variance: the sum of the squared deviations from the mean, over the count less the correction.
 
@@ -149,13 +149,13 @@ def var(input: Any, *args: Any, **more: Any) -> Tensor:
     return _variance(input, *_moment_arguments("var", input, args, more))
 
 
-@composite(out=True)
+@composite(out="castable")
 def std(input: Any, *args: Any, **more: Any) -> Tensor:
     """The standard deviation, the square root of the variance, with the arguments of `var`."""
     return _deviation(input, *_moment_arguments("std", input, args, more))
 
 
-@composite(out=True, method=False)
+@composite(method=False)
 @grad_fn(None, "VarMeanBackward0")
 def var_mean(input: Any, *args: Any, **more: Any) -> Any:
     """The variance and the mean, with the arguments of `var`."""
@@ -163,7 +163,7 @@ def var_mean(input: Any, *args: Any, **more: Any) -> Any:
     return _variance(input, dim, correction, keepdim), input.mean(dim, keepdim)
 
 
-@composite(out=True, method=False)
+@composite(method=False)
 @grad_fn(None, "StdMeanBackward0")
 def std_mean(input: Any, *args: Any, **more: Any) -> Any:
     """The standard deviation and the mean, with the arguments of `var`."""
@@ -171,7 +171,7 @@ def std_mean(input: Any, *args: Any, **more: Any) -> Any:
     return _deviation(input, dim, correction, keepdim), input.mean(dim, keepdim)
 
 
-@composite(out=True)
+@composite(out="castable")
 def nanmean(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The mean of the elements that are not NaN."""
     if not (input.is_floating_point() or input.is_complex()):
@@ -208,7 +208,7 @@ def vector_norm(input: Any, p: Any = 2, dim: Any = None, keepdim: bool = False, 
     return magnitude_norm(input, p, over, keepdim, dtype)
 
 
-@composite(out=True)
+@composite(out="exact")
 @autocast("", "float32")
 def norm(input: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
     """The norm of a matrix or vector.
@@ -228,14 +228,14 @@ def _nuclear(input: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
     return matrix_norm(input, "nuc", (-2, -1) if dim is None else tuple(dim), keepdim, dtype=dtype)
 
 
-@composite(out=True, method=False)
+@composite(out="castable", method=False)
 @autocast("", "float32")
 def frobenius_norm(input: Any, dim: Any, keepdim: bool = False) -> Tensor:
     """The square root of the sum of the squares over dim."""
     return vector_norm(input, 2, dim, keepdim)
 
 
-@composite(out=True, method=False)
+@composite(out="castable", method=False)
 @autocast("", "float32")
 def nuclear_norm(input: Any, dim: Any = None, keepdim: bool = False) -> Tensor:
     """The sum of the singular values of the matrices in two dimensions."""
@@ -250,7 +250,7 @@ def norm_except_dim(v: Any, pow: int = 2, dim: int = 0) -> Tensor:
     return vector_norm(v, pow, [d for d in range(v.ndim) if d != dim], True)
 
 
-@composite(out=True, inplace=True)
+@composite(out="exact", inplace=True)
 @autocast("", "float32")
 @grad_fn("RenormBackward0")
 def renorm(input: Any, p: float, dim: int, maxnorm: float) -> Tensor:
@@ -267,7 +267,7 @@ def renorm(input: Any, p: float, dim: int, maxnorm: float) -> Tensor:
     return (input * where(norms > maxnorm, maxnorm / (norms + 1e-7), 1.0)).contiguous()
 
 
-@composite(out=True)
+@composite()
 @autocast("", "float32")
 @grad_fn("DistBackward0")
 def dist(input: Any, other: Any, p: float = 2) -> Tensor:
@@ -284,7 +284,7 @@ def dist(input: Any, other: Any, p: float = 2) -> Tensor:
 # ---- exponentials
 
 
-@composite(out=True, namespaces=("special",))
+@composite(out="castable", namespaces=("special",))
 @autocast("", "float32")
 def logsumexp(input: Any, dim: int | Sequence[int], keepdim: bool = False) -> Tensor:
     """The logarithm of the sum of exp(x) over dim, without overflow."""
@@ -315,7 +315,7 @@ def _complex_logsumexp(input: Any, dim: tuple[int, ...], keepdim: bool) -> Any:
 # ---- counts and comparisons
 
 
-@composite(out=True)
+@composite()
 def count_nonzero(input: Any, dim: Any = None) -> Tensor:
     """How many elements are not zero, of all or over dim."""
     truth = input if input.dtype is _C.bool else input != 0
@@ -336,7 +336,7 @@ def allclose(input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, e
     return bool(input.isclose(other, rtol=rtol, atol=atol, equal_nan=equal_nan).all())
 
 
-@composite(out=True)
+@composite(out="exact")
 def hash_tensor(input: Any, dim: Any = None, *, keepdim: bool = False, mode: int = 0) -> Tensor:
     """The exclusive or of the bits of the elements over dim, or over all of them, as uint64.
 

@@ -79,19 +79,20 @@ def composite(
     function: bool = True,
     method: bool = True,
     inplace: bool = False,
-    out: bool | Literal["exact"] = False,
+    out: Literal["", "castable", "exact", "several exact", "apart"] = "",
     namespaces: Sequence[str] = (),
 ) -> Callable[[Callable[..., _Result]], Callable[..., _Result]]:
     """Enter a function in the table.
 
     A leading underscore of the Python name is dropped, so that Python's own `max` and `type` stay visible in the file.
-    `inplace`: there is a method `name_` that stores the result in its first argument. `out`: the function takes `out=`;
-    "exact" where PyTorch wants it of the result's own dtype, and apart from the arguments in memory.
+    `inplace`: there is a method `name_` that stores the result in its first argument. `out`: the function takes `out=`:
+    "castable" of any dtype that the result can be cast to, "exact" of the result's own, "several exact" of their own
+    where it gives several results, "apart" of its own and apart from the arguments in memory.
     """
 
     def enter(made: Callable[..., Any]) -> Callable[..., Any]:
         made.__name__ = made.__qualname__ = called = name or made.__name__.removeprefix("_")
-        call = with_out(made, out == "exact") if out else made
+        call = with_out(made, out) if out else made
         if called in COMPOSITES:
             raise ValueError(f"two composed functions are called '{called}'")
         COMPOSITES[called] = Composite(
@@ -154,18 +155,18 @@ def one_node(
     return enter
 
 
-def with_out(made: Callable[..., _Result], exact: bool = False) -> Callable[..., _Result]:
-    """Return the function with an argument `out=`, where its result or results go; `exact` as in `composite`."""
+def with_out(made: Callable[..., _Result], rule: str = "exact") -> Callable[..., _Result]:
+    """Return the function with an argument `out=`, where its result or results go; `rule` as in `composite`."""
 
     @functools.wraps(made)
     def call(*args: Any, out: Any = None, **more: Any) -> Any:
         if out is None:
             return made(*args, **more)
-        _C.check_out(made.__name__, out, args, more, exact)
-        return _C.store_out(made.__name__, made(*args, **more), out, exact)
+        _C.check_out(made.__name__, out, args, more, rule == "apart")
+        return _C.store_out(made.__name__, made(*args, **more), out, rule)
 
     call.__signature__ = LateSignature(lambda: _signature_with_out(made))  # type: ignore[attr-defined]
-    return _C.out_form(made, call, not exact)
+    return _C.out_form(made, call, rule != "apart")
 
 
 def shortcut(

@@ -61,7 +61,7 @@ def _check_bins(bins: int, dim: int = 0) -> None:
         raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {bins} for dimension {dim}")
 
 
-@composite(out=True)
+@composite(out="exact")
 def histc(input: Any, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
     """How many elements lie in each of `bins` equal intervals from min to max; of the elements' range for 0 and 0."""
     _check_bins(bins)
@@ -124,7 +124,7 @@ def _grid(
     return hist, edges
 
 
-@composite(out=True)
+@composite(out="exact")
 def histogram(input: Any, bins: Any, *, range: Any = None, weight: Any = None, density: bool = False) -> Any:
     """How many elements, or what sum of their weights, lies in each bin, and the edges of the bins.
 
@@ -255,7 +255,7 @@ def _ends(x: Any, dim: int) -> tuple[Any, Any]:
     return x.slice(dim, 1, n, 1), x.slice(dim, 0, max(n - 1, 0), 1)
 
 
-@composite(out=True)
+@composite(out="exact")
 def diff(input: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> Tensor:
     """The n-th differences of neighbours along dim, with other elements put before and after it first."""
     if input.ndim == 0:

@@ -18,7 +18,8 @@ __all__ = [
 
 
 def _fft(made: Callable[..., Any]) -> Callable[..., Any]:
-    return composite(name=f"fft_{made.__name__}", function=False, method=False, out=True, namespaces=("fft",))(made)
+    name = f"fft_{made.__name__}"
+    return composite(name=name, function=False, method=False, out="castable", namespaces=("fft",))(made)
 
 
 # ---- one dimension

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from minitensor import _C
+from minitensor._functions.checked import checked
 from minitensor._functions.named_results import named
 from minitensor.composite.registry import composite
 from minitensor.ops.linalg import LinAlgError
@@ -17,10 +18,17 @@ __all__ = [
 _SINGLE_AND_DOUBLE = {"float32", "float64", "complex64", "complex128"}
 
 
-def linalg(made: Callable[..., Any]) -> Callable[..., Any]:
-    """Enter a function of the namespace `linalg`, with `out=`."""
-    name = made.__name__.removeprefix("_")
-    return composite(name=f"linalg_{name}", function=False, method=False, out=True, namespaces=("linalg",))(made)
+def linalg(
+    made: Callable[..., Any] | None = None, *, out: Literal["", "castable", "exact"] = "exact"
+) -> Callable[..., Any]:
+    """Enter a function of the namespace `linalg`, with `out=` as in `composite`."""
+
+    def enter(made: Callable[..., Any]) -> Callable[..., Any]:
+        name = made.__name__.removeprefix("_")
+        entered = composite(name=f"linalg_{name}", function=False, method=False, out=out, namespaces=("linalg",))(made)
+        return checked(entered)  # which what takes `out` is already
+
+    return enter if made is None else enter(made)
 
 
 def matrices(x: Any, name: str, argument: str = "A") -> None:

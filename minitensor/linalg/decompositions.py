@@ -164,7 +164,7 @@ def _eig(input: Any, vectors: bool, name: str) -> Any:
         raise LinAlgError(f"{name}: {error}") from None
 
 
-@linalg
+@linalg(out="castable")
 @autocast("float32", "")
 def eig(input: Any) -> Any:
     """The eigenvalues and eigenvectors, complex, in no particular order."""
@@ -172,7 +172,7 @@ def eig(input: Any) -> Any:
     return result("linalg_eig", eigenvalues=values, eigenvectors=vectors)
 
 
-@linalg
+@linalg(out="castable")
 @autocast("float32", "")
 def eigvals(input: Any) -> Tensor:
     """The eigenvalues, complex, in no particular order."""
@@ -293,7 +293,7 @@ def reflect(input: Any, tau: Any, x: Any, transposed: bool) -> Any:
     return x
 
 
-@linalg
+@linalg(out="castable")
 @autocast("float32", "")
 @grad_fn("LinalgHouseholderProductBackward0")
 def householder_product(input: Any, tau: Any) -> Tensor:

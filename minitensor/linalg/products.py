@@ -66,13 +66,13 @@ def cross(input: Any, other: Any, *, dim: int = -1) -> _C.Tensor:
     return ROWS["cat"].call([part.unsqueeze(at) for part in parts], at)
 
 
-@linalg
+@linalg(out="")
 def diagonal(A: Any, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> _C.Tensor:
     """A view of the diagonals of matrices."""
     return A.diagonal(offset, dim1, dim2)
 
 
-@linalg
+@linalg(out="")
 def matrix_exp(input: Any) -> _C.Tensor:
     """The exponential of square matrices."""
     square(input, "linalg.matrix_exp")
@@ -162,7 +162,7 @@ def chain(factors: Sequence[Any]) -> Any:
     return product(0, n - 1)
 
 
-@linalg
+@linalg(out="")
 def vander(x: Any, *, N: int | None = None) -> _C.Tensor:
     """The powers 0 to N - 1 of each element along a new last dimension."""
     if x.dtype == _C.bool:

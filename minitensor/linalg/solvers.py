@@ -230,7 +230,7 @@ def ldl_solve(LD: Any, pivots: Any, B: Any, *, hermitian: bool = False) -> Tenso
 # ---- least squares
 
 
-@linalg
+@linalg(out="castable")
 @autocast("float32", "")
 def lstsq(input: Any, b: Any, rcond: float | None = None, *, driver: str | None = None) -> Any:
     """The X that minimizes ||A X - B||, the residuals, A's rank and its singular values.
@@ -310,7 +310,7 @@ def _tolerances(x: Any, atol: Any, rtol: Any, name: str) -> tuple[Any, Any]:
     return tensor(0.0 if atol is None else atol, "atol"), tensor(rtol, "rtol")
 
 
-@linalg
+@linalg(out="castable")
 @grad_fn("LinalgPinvBackward0")
 def pinv(input: Any, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None) -> Tensor:
     """The Moore-Penrose inverse, without the singular values up to max(atol, rtol * the largest).
@@ -332,7 +332,7 @@ def pinv(input: Any, rcond: Any = None, hermitian: bool = False, *, atol: Any = 
     return rows.pinv(input, absolute, relative, hermitian)
 
 
-@linalg
+@linalg(out="castable")
 @autocast("float32", "")
 def matrix_rank(input: Any, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None) -> Tensor:
     """The number of singular values (absolute eigenvalues if `hermitian`) above max(atol, rtol * the largest)."""
@@ -355,7 +355,7 @@ def matrix_rank(input: Any, tol: Any = None, hermitian: bool = False, *, atol: A
     return (s > bound.unsqueeze(-1)).sum(-1)
 
 
-@linalg
+@linalg(out="castable")
 @autocast("float32", "")
 def cond(input: Any, p: Any = None) -> Tensor:
     """The condition number: the norm `p` times that of the inverse; None, 2, -2: the singular values' ratio."""
@@ -390,7 +390,7 @@ def cond(input: Any, p: Any = None) -> Tensor:
 # ---- tensors as matrices
 
 
-@linalg
+@linalg(out="castable")
 @autocast("float32", "")
 def tensorinv(input: Any, ind: int = 2) -> Tensor:
     """The inverse of the tensor as a map from its last dimensions to its first `ind`."""
@@ -407,7 +407,7 @@ def tensorinv(input: Any, ind: int = 2) -> Tensor:
     return inverse.reshape((*columns_shape, *rows_shape))
 
 
-@linalg
+@linalg(out="castable")
 @autocast("float32", "")
 def tensorsolve(input: Any, other: Any, dims: Sequence[int] | None = None) -> Tensor:
     """The X with tensordot(A, X, X.ndim) = B; `dims` of A are moved to its end first."""

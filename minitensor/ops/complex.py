@@ -31,6 +31,7 @@ def imag_part(z: Any) -> Any:
 conj_physical: Op = elementwise(
     "conj_physical(Tensor input)",
     "Each element with its imaginary part negated.",
+    out="exact",
     lower=lambda b, x: b.complex(b.real(x), b.negate(b.imag(x))) if b.recorded.complex else x,
     vjp=lambda g, _out, _x: conj_of(g),
     function=False,
@@ -52,6 +53,7 @@ def _sgn_vjp(g: Any, out: Any, x: Any) -> Any:
 sgn: Op = elementwise(
     "sgn(Tensor input)",
     "Each element divided by its absolute value, and 0 for 0: the sign of a real number.",
+    out="exact",
     vjp=_sgn_vjp,
     why=_NO_CODE,
 )

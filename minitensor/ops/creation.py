@@ -43,8 +43,10 @@ linspace = creation(
 tril_indices = creation(
     "tril_indices(int row, int col, int offset=0, *, dtype? dtype=None, device? device=None)",
     "The places of a matrix at and below a diagonal: rows, then columns.",
+    out="none",
 )
 triu_indices = creation(
     "triu_indices(int row, int col, int offset=0, *, dtype? dtype=None, device? device=None)",
     "The places of a matrix at and above a diagonal: rows, then columns.",
+    out="none",
 )

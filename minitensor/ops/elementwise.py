@@ -73,6 +73,7 @@ def _abs_vjp(g: Any, _out: Any, x: Any) -> Any:
 neg = elementwise(
     "neg(Tensor input)",
     "The negative of each element.",
+    out="exact",
     lower=lambda b, x: b.negate(x),
     vjp=lambda g, _out, _x: -g,
     aliases=("negative",),
@@ -81,6 +82,7 @@ neg = elementwise(
 abs = elementwise(
     "abs(Tensor input)",
     "The absolute value of each element.",
+    out="exact",
     lower=lambda b, x: b.abs(x),
     vjp=_abs_vjp,
     aliases=("absolute",),
@@ -98,6 +100,7 @@ def _sign_lower(b: Any, x: Any) -> Any:
 sign: Op = elementwise(
     "sign(Tensor input)",
     "-1, 0 or 1, the sign of each element.",
+    out="exact",
     lower=_sign_lower,
     vjp=lambda g, _out, _x: g * 0,
 )
@@ -159,21 +162,28 @@ relu = elementwise(
 floor = elementwise(
     "floor(Tensor input)",
     "The largest integer not above each element.",
+    out="exact",
     lower=lambda b, x: b.floor(x) if b.recorded.floating else x,
     vjp=lambda g, _out, _x: g * 0,
 )
 ceil = elementwise(
     "ceil(Tensor input)",
     "The smallest integer not below each element.",
+    out="exact",
     lower=lambda b, x: b.ceil(x) if b.recorded.floating else x,
     vjp=lambda g, _out, _x: g * 0,
 )
 trunc = elementwise(
-    "trunc(Tensor input)", "Each element without its fraction.", lower=_trunc, vjp=lambda g, _out, _x: g * 0
+    "trunc(Tensor input)",
+    "Each element without its fraction.",
+    out="exact",
+    lower=_trunc,
+    vjp=lambda g, _out, _x: g * 0,
 )
 round = elementwise(
     "round(Tensor input)",
     "The nearest integer, halves to even.",
+    out="exact",
     lower=lambda b, x: b.round_nearest_even(x) if b.recorded.floating else x,
     vjp=lambda g, _out, _x: g * 0,
 )
@@ -187,11 +197,16 @@ square = elementwise(
     complex_lower=True,
 )
 isnan = elementwise(
-    "isnan(Tensor input)", "Whether each element is NaN.", lower=lambda b, x: b.compare(x, x, "NE"), inplace=False
+    "isnan(Tensor input)",
+    "Whether each element is NaN.",
+    out="none",
+    lower=lambda b, x: b.compare(x, x, "NE"),
+    inplace=False,
 )
 isinf = elementwise(
     "isinf(Tensor input)",
     "Whether each element is infinite.",
+    out="none",
     lower=lambda b, x: b.compare(b.abs(x), b.full(x.shape, math.inf), "EQ"),
     refuse=lambda call: None if call.floating else "it is constant for integers",
     inplace=False,
@@ -199,6 +214,7 @@ isinf = elementwise(
 isfinite = elementwise(
     "isfinite(Tensor input)",
     "Whether each element is finite.",
+    out="none",
     lower=lambda b, x: b.is_finite(x),
     refuse=lambda call: None if call.floating else "it is constant for integers",
     inplace=False,
@@ -207,7 +223,7 @@ logical_not = elementwise(
     "logical_not(Tensor input)", "Whether each element is zero.", lower=lambda b, x: b.not_(_truth(b, x))
 )
 bitwise_not = elementwise(
-    "bitwise_not(Tensor input)", "Each element with its bits inverted.", lower=lambda b, x: b.not_(x)
+    "bitwise_not(Tensor input)", "Each element with its bits inverted.", out="exact", lower=lambda b, x: b.not_(x)
 )
 
 
@@ -413,6 +429,7 @@ bitwise_xor = _binary("bitwise_xor", "The bits that exactly one has.", lower=lam
 where: Op = elementwise(
     "where(Tensor condition, Tensor|Scalar input, Tensor|Scalar other)",
     "input where the condition holds, other elsewhere.",
+    out="exact",
     lower=lambda b, c, x, y: b.select(_truth(b, c), x, y),
     vjp=lambda g, _out, c, _x, _y: (None, lambda: where(c, g, 0.0), lambda: where(c, 0.0, g)),
     method=False,

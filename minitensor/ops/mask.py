@@ -20,7 +20,7 @@ def _masked_fill_lower(b: Any, x: Any, mask: Any, value: Any) -> Any:
 
 
 masked_fill: Op = movement(
-    "masked_fill(Tensor input, Tensor mask, Tensor|Scalar value)", "input with `value` where mask holds.",
+    "masked_fill(Tensor input, Tensor mask, Tensor|Scalar value)", "input with `value` where mask holds.", out="none",
     lower=_masked_fill_lower, inplace=True,
     vjp=lambda g, _out, _x, mask, _value: (
         lambda: masked_fill(g, mask, 0), None, lambda: masked_fill(g, mask.logical_not(), 0)

@@ -181,6 +181,7 @@ cat: Op = movement(
     fits any. dtypes are promoted. Raises RuntimeError where shapes differ, ValueError for no tensors, IndexError for a
     dimension that isn't there.
     """,
+    out="castable",
     aliases=("concat", "concatenate"),
     lower=lambda b, *rest: b.concatenate_all(rest[:-1], rest[-1]),
     refuse=_cat_refuse,
@@ -234,12 +235,13 @@ def _pad_lower(b: Any, x: Any, pad: tuple[int, ...], value: Any) -> Any:
 
 
 flip: Op = movement(
-    "flip(Tensor input, int[]... dims)", "The elements in reverse order along dims.",
+    "flip(Tensor input, int[]... dims)", "The elements in reverse order along dims.", out="none",
     lower=_flip_lower, vjp=lambda g, _out, _x, dims: flip(g, dims),
 )  # fmt: skip
 roll: Op = movement(
     "roll(Tensor input, int[] shifts, int[] dims=[])",
     "The elements moved on along dims, those that leave at the end to the front; without dims, along all elements.",
+    out="none",
     lower=_roll_lower, vjp=lambda g, _out, _x, shifts, dims: roll(g, [-s for s in shifts], dims),
 )  # fmt: skip
 pad_around: Op = movement(
@@ -257,6 +259,7 @@ pad_around_backward: Op = movement(
 constant_pad_nd: Op = movement(
     "constant_pad_nd(Tensor input, int[] pad, Scalar value=0)",
     "input with `value` before and after it: pad has pairs of counts, for the last dimension first. Negative ones cut.",
+    out="none",
     lower=_pad_lower, vjp=lambda g, _out, _x, pad, value: constant_pad_nd(g, [-n for n in pad]), method=False,
 )  # fmt: skip
 

@@ -254,7 +254,7 @@ lerp = elementwise(
     grad_fn={"weight": "LerpBackward1"},
 )
 
-frac = unary("frac", "Each element's fraction, with its sign.", lambda g, _out, _x: g)
+frac = unary("frac", "Each element's fraction, with its sign.", lambda g, _out, _x: g, out="exact")
 
 # ---- tests
 
@@ -263,7 +263,7 @@ for _name, _doc in {
     "isposinf": "Whether each element is infinity.",
     "isneginf": "Whether each element is minus infinity.",
 }.items():
-    unary(_name, _doc, None, inplace=False)
+    unary(_name, _doc, None, inplace=False, out="exact")
 
 # ---- two operands
 
@@ -300,6 +300,7 @@ nextafter = binary(
 heaviside = elementwise(
     "heaviside(Tensor input, Tensor values)",
     "0 below zero, 1 above, and values at zero.",
+    out="exact",
     lower=called("heaviside"),
     vjp=underived("heaviside"),
 )
@@ -412,6 +413,7 @@ def _nan_to_num_lower(b: Any, x: Any, nan: Any, posinf: Any, neginf: Any) -> Any
 nan_to_num = elementwise(
     "_nan_to_num(Tensor input, float nan, float posinf, float neginf)",
     "Each element, with numbers for NaN and the infinities.",
+    out="exact",
     lower=_nan_to_num_lower,
     vjp=lambda g, _out, x, nan, posinf, neginf: where(x.isfinite(), g, 0.0),
 )

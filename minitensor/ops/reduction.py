@@ -169,7 +169,7 @@ sum = reduction(
     The result lacks these dimensions, or has size 1 there with ``keepdim``. It is in ``dtype`` if that is given, else
     in int64 for integers and bools, else in the input's. Raises IndexError for a dimension that isn't there.
     """,
-    autocast=("", "float32"),
+    out="castable", autocast=("", "float32"),
     lower=lambda b, x, dim, keepdim, dtype: b.reduce_dims(b.to_dtype(x, b.result.dtype), "add", dim, keepdim),
     vjp=_sum_vjp,
     grad_fn={"dim": "SumBackward1"},
@@ -177,6 +177,7 @@ sum = reduction(
 prod = reduction(
     "prod(Tensor input, int? dim=None, bool keepdim=False, *, dtype? dtype=None)",
     "The product along dim, or of all elements.",
+    out="castable",
     autocast=("float32", "float32"),
     vjp=_prod_vjp,
     grad_fn={"dim": "ProdBackward1"},
@@ -189,6 +190,7 @@ prod_backward: Op = reduction(
 mean = reduction(
     f"mean({_ARGS}, *, dtype? dtype=None)",
     "The arithmetic mean over the given dimensions, or over all.",
+    out="castable",
     lower=_mean_lower,
     vjp=_mean_vjp,
     grad_fn={"dim": "MeanBackward1"},
@@ -208,11 +210,13 @@ amin = reduction(
 any = reduction(
     f"any({_ARGS})",
     "Whether any element is non-zero.",
+    out="castable",
     lower=lambda b, x, dim, keepdim: _logical_lower(b, x, "or", dim, keepdim),
 )
 all = reduction(
     f"all({_ARGS})",
     "Whether all elements are non-zero.",
+    out="castable",
     lower=lambda b, x, dim, keepdim: _logical_lower(b, x, "and", dim, keepdim),
 )
 argmax = reduction(
@@ -228,17 +232,20 @@ argmin = reduction(
 nansum = reduction(
     f"nansum({_ARGS}, *, dtype? dtype=None)",
     "The sum over the given dimensions, or over all, with NaN as 0.",
+    out="castable",
     lower=_nansum_lower,
     vjp=_nansum_vjp,
 )
 var = reduction(
     "var(Tensor input, int[]? dim=None, float correction=1, bool keepdim=False)",
     "The sum of the squared deviations from the mean, divided by the count less `correction`.",
+    out="castable",
     lower=_var_lower, vjp=_var_vjp, function=False, method=False,
 )  # fmt: skip
 std = reduction(
     "std(Tensor input, int[]? dim=None, float correction=1, bool keepdim=False)",
     "The square root of the variance.",
+    out="castable",
     lower=lambda b, x, dim, correction, keepdim: b.sqrt(_var_lower(b, x, dim, correction, keepdim)),
     vjp=_std_vjp, function=False, method=False,
 )  # fmt: skip

@@ -81,6 +81,9 @@ class Row:
     """What autocast makes of its operands on the CPU and on GPUs: "lower", "float32", the "widest" dtype among them,
     or "", nothing."""
 
+    out: str = ""
+    """What may be given as `out=`: "castable", a tensor of any dtype that the result can be cast to; "exact", one of
+    the result's own; "none". By default "castable" for ops on elements and those that draw, "exact" for all others."""
     grad_fn: str | dict[str | tuple[int, ...], str] = ""
     """PyTorch's name of its backward node, where that is not made of the op's. Several go by the call: the name of an
     argument stands for calls in which it is given, or a tensor, with "!" before it for the others; a tuple for operands
@@ -181,6 +184,8 @@ def _define(kind: str, schema: str, doc: str, **rules: Any) -> _C.Op:
     _C.set_rules(op, row, row.vjp, saves_out, saves, _masks(row), row.compilable, row.fallible, row.kernel)
     if row.autocast != ("", ""):
         _C.set_autocast(op, row.autocast)
+    if row.out:
+        _C.set_out(op, row.out)
     if row.grad_fn or row.numbers_as_tensors or row.predicate is not None:
         names = row.grad_fn if isinstance(row.grad_fn, dict) else {"": row.grad_fn}
         predicate = -1 if row.predicate is None else row.predicate

@@ -93,11 +93,11 @@ def _extreme_vjp(g: Any, places: Any, _x: Any, dim: int) -> Any:
 
 cumsum: Op = movement(
     "cumsum(Tensor input, int dim, *, dtype? dtype=None)", "The sums of the elements up to each place along dim.",
-    autocast=("", "float32"), vjp=lambda g, _out, _x, dim, dtype: _reverse_cumsum(g, dim), inplace=True,
+    out="castable", autocast=("", "float32"), vjp=lambda g, _out, _x, dim, dtype: _reverse_cumsum(g, dim), inplace=True,
 )  # fmt: skip
 cumprod: Op = movement(
     "cumprod(Tensor input, int dim, *, dtype? dtype=None)", "The products of the elements up to each place along dim.",
-    autocast=("", "float32"), vjp=_cumprod_vjp, inplace=True,
+    out="castable", autocast=("", "float32"), vjp=_cumprod_vjp, inplace=True,
 )  # fmt: skip
 cumprod_backward: Op = movement(
     "_cumprod_backward(Tensor grad, Tensor input, int dim)",

@@ -182,7 +182,7 @@ def written_to(function, given):
 
 NO_MORE = {"lstsq", "matrix_rank", "solve", "symeig"}
 """Names that only say which of `linalg` took their place."""
-NUMBERS = {"dist", "dot", "trace", "vdot"}
+NUMBERS = {"dot", "vdot"}
 """What gives one element, which can't be shown twice."""
 SPARSE = {"hsmm", "hspmm", "saddmm", "sspaddmm"}
 """What has sparse operands, which refuse `out`."""

@@ -36,7 +36,7 @@ PyObject* op_vectorcall(PyObject* self, PyObject* const* args, size_t nargsf, Py
     result = guarded([&]() -> PyObject* {
         const OpDef& op = *cast(self)->op;
         bool inplace = cast(self)->inplace;
-        Arguments arguments(op, ambient(), !inplace && op.kind != Kind::View);
+        Arguments arguments(op, ambient(), !inplace && op.out != OutRule::None);
         arguments.parse(args, static_cast<size_t>(PyVectorcall_NARGS(nargsf)), kwnames);
         if (inplace) return call_inplace(arguments);
         if (arguments.out) return call_out(arguments);
@@ -183,6 +183,17 @@ PyObject* py_set_rules(PyObject*, PyObject* args) {
     });
 }
 
+// set_out(op, rule): what may be given as `out`, where that doesn't follow from the kind
+PyObject* py_set_out(PyObject*, PyObject* args) {
+    return guarded([&]() -> PyObject* {
+        PyObject* object;
+        const char* rule;
+        if (!PyArg_ParseTuple(args, "Os:set_out", &object, &rule)) return nullptr;
+        def_of(object).out = out_rule_from(rule);
+        Py_RETURN_NONE;
+    });
+}
+
 // One of a row's names of its node: (condition, name), where the condition is a tuple of numbers of dimensions, or an
 // argument's name, behind "!" for calls without it.
 NodeName node_name_from(const OpDef& op, PyObject* item) {
@@ -295,6 +306,7 @@ PyMethodDef op_type_functions[] = {
      "define_op(schema, kind): registers an op and returns its callable."},
     {"set_node", method<py_set_node>(), METH_VARARGS,
      "set_node(op, names, numbers_as_tensors, predicate): what is particular about an op's backward node."},
+    {"set_out", method<py_set_out>(), METH_VARARGS, "set_out(op, rule): what may be given as `out`."},
     {"set_rules", method<py_set_rules>(), METH_VARARGS, "Attaches a row's rules to its op."},
     {"method_form", method<py_form<true>>(), METH_O, "The callable of an op as a method of Tensor."},
     {"function_form", method<py_form<false>>(), METH_O, "The callable of a method's op as a function."},

@@ -150,10 +150,24 @@ bool any_foreign(PyObject* const* args, size_t count) {
     return false;
 }
 
+// Whether a call has something to write to.
+bool gives_out(PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+    if (!names_out(kwnames)) return false;
+    const Py_ssize_t count = PyVectorcall_NARGS(nargsf);
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(kwnames); ++i)
+        if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, i), "out") == 0)
+            return args[count + i] != Py_None;
+    return false;
+}
+
 PyObject* out_form_vectorcall(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
     PyObject* result;
     const bool asked = may_override();
     if (asked && out_form_overridden(self, args, nargsf, kwnames, &result)) return result;
+    if (__builtin_expect(thread_settings.autocasts(), 0) && gives_out(args, nargsf, kwnames)) {
+        const NoAutocast no_autocast;  // as in PyTorch: the dtype is that of `out`
+        return out_form_vectorcall(self, args, nargsf, kwnames);
+    }
     if (__builtin_expect(thread_settings.autocasts(), 0) && as_out_form(self)->autocast.any() && !names_out(kwnames)) {
         if (call_autocast(as_out_form(self)->autocast, self, out_form_vectorcall, args, nargsf, kwnames, &result))
             return result;

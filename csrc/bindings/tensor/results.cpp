@@ -115,29 +115,25 @@ PyObject* py_result_type(PyObject*, PyObject* args) {
     });
 }
 
-// store_out(name, result, out, exact=False): what a composed function returns when it's called with `out`.
+// store_out(name, result, out, rule="castable"): what a composed function returns when it's called with `out`.
 PyObject* py_store_out(PyObject*, PyObject* args) {
     return guarded([&]() -> PyObject* {
         const char* name;
         PyObject *result, *out;
-        int exact = 0;
-        if (!PyArg_ParseTuple(args, "sOO|p:store_out", &name, &result, &out, &exact)) return nullptr;
+        const char* rule = "castable";
+        if (!PyArg_ParseTuple(args, "sOO|s:store_out", &name, &result, &out, &rule)) return nullptr;
         bool single = is_tensor(result);
         PyRef results = single ? checked(PyTuple_Pack(1, result)) : tuple_of(result);
         auto count = static_cast<size_t>(PyTuple_GET_SIZE(results.get()));
         SmallVector<Tensor*, 4> outs = out_tensors(name, out, count);
-        std::vector<Ref<Tensor>> held;
+        std::vector<Ref<Tensor>> held, found;
         for (size_t i = 0; i < count; ++i) {
             PyObject* item = PyTuple_GET_ITEM(results.get(), static_cast<Py_ssize_t>(i));
             if (!is_tensor(item)) fail_type(std::string(name) + "(): has no form with 'out'");
             held.push_back(Ref<Tensor>::borrow(outs[i]));
-            check_castable(tensor_of(item)->dtype, outs[i]->dtype);
-            if (exact && tensor_of(item)->dtype != outs[i]->dtype)
-                fail(std::string("Expected out tensor to have dtype ") + info(tensor_of(item)->dtype).name +
-                     ", but got " + info(outs[i]->dtype).name + " instead");
+            found.push_back(Ref<Tensor>::borrow(tensor_of(item)));
         }
-        for (size_t i = 0; i < count; ++i)
-            store_out(*outs[i], *tensor_of(PyTuple_GET_ITEM(results.get(), static_cast<Py_ssize_t>(i))));
+        store_outs(outs.data(), found.data(), count, out_rule_from(rule));
         bool named = !single && Py_TYPE(result) != &PyTuple_Type && PyTuple_Check(result);
         return out_as_result(out, named ? reinterpret_cast<PyObject*>(Py_TYPE(result)) : nullptr);
     });
@@ -169,15 +165,15 @@ void add_tensors(PyObject* object, std::vector<const Tensor*>& into) {
                 into.push_back(tensor_of(PySequence_Fast_GET_ITEM(object, i)));
 }
 
-// check_out(name, out, args, more, exact=False): refuses `out` where a gradient is wanted; if exact, where it shares
+// check_out(name, out, args, more, apart=False): refuses `out` where a gradient is wanted; if apart, where it shares
 // memory with an argument too.
 PyObject* py_check_out(PyObject*, PyObject* args) {
     return guarded([&]() -> PyObject* {
         const char* name;
         PyObject *out, *positional, *named;
-        int exact = 0;
+        int apart = 0;
         if (!PyArg_ParseTuple(args, "sOO!O!|p:check_out", &name, &out, &PyTuple_Type, &positional, &PyDict_Type, &named,
-                              &exact))
+                              &apart))
             return nullptr;
         std::vector<const Tensor*> tensors;
         add_tensors(out, tensors);
@@ -187,7 +183,7 @@ PyObject* py_check_out(PyObject*, PyObject* args) {
         PyObject *key, *value;
         for (Py_ssize_t at = 0; PyDict_Next(named, &at, &key, &value);) add_tensors(value, tensors);
         check_out_needs_no_gradient(name, tensors.data(), tensors.size());
-        for (size_t i = 0; exact && i < outs; ++i)
+        for (size_t i = 0; apart && i < outs; ++i)
             check_out_is_apart(*tensors[i], &tensors[outs], tensors.size() - outs);
         Py_RETURN_NONE;
     });
@@ -214,15 +210,23 @@ PyMethodDef results_functions[] = {
     {"result_type", method<py_result_type>(), METH_VARARGS,
      "result_type(name, fields): the type of a tuple of named results."},
     {"store_out", method<py_store_out>(), METH_VARARGS,
-     "store_out(name, result, out, exact=False): writes a result to `out`."},
+     "store_out(name, result, out, rule): writes a result to `out`."},
     {"check_out", method<py_check_out>(), METH_VARARGS,
-     "check_out(name, out, args, more, exact=False): no gradient may be wanted, and no argument be overwritten."},
+     "check_out(name, out, args, more, apart=False): no gradient may be wanted, and no argument be overwritten."},
     {"store_in_place", method<py_store_in_place>(), METH_FASTCALL,
      "store_in_place(tensor, result): the in-place form of a composed function."},
     {"resize_", method<py_resize>(), METH_VARARGS, "resize_(tensor, size): other sizes, in place."},
     {}};
 
 }  // namespace
+
+OutRule out_rule_from(std::string_view name) {
+    if (name == "none") return OutRule::None;
+    if (name == "castable") return OutRule::Cast;
+    if (name == "exact" || name == "apart") return OutRule::Exact;
+    if (name == "several exact") return OutRule::SeveralExact;
+    fail_value("no such rule of out: '" + std::string(name) + "'");
+}
 
 PyObject* result_type_named(const std::string& name, const std::vector<std::string>& fields) {
     ResultType& known = result_types()[name];

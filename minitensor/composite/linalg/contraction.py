@@ -88,7 +88,7 @@ def _combined(input: Any, product: Any, beta: Any, alpha: Any, input_first: bool
     return input + product if input_first else product + input
 
 
-@composite(out=True)
+@composite(out="exact")
 @autocast("lower", "lower")
 def mm(input: Any, mat2: Any) -> Tensor:
     """The product of two matrices."""
@@ -110,7 +110,7 @@ def _check_batches(batch1: Any, batch2: Any) -> None:
         )
 
 
-@composite(out=True)
+@composite(out="exact")
 @autocast("lower", "lower")
 def bmm(input: Any, mat2: Any) -> Tensor:
     """The products of two batches of matrices."""
@@ -129,7 +129,7 @@ def _check_vector_product(added: int, mat: Any, vec: Any) -> None:
         )
 
 
-@composite(out=True)
+@composite(out="exact")
 @autocast("same", "lower")
 def mv(input: Any, vec: Any) -> Tensor:
     """The product of a matrix and a vector."""
@@ -154,7 +154,7 @@ def _check_dot(input: Any, other: Any) -> None:
         raise NotImplementedError("\"dot\" not implemented for 'Bool'")
 
 
-@composite(out=True)
+@composite(out="exact")
 @autocast("same", "widest")
 def dot(input: Any, tensor: Any) -> Tensor:
     """The sum of the products of two vectors' elements."""
@@ -162,7 +162,7 @@ def dot(input: Any, tensor: Any) -> Tensor:
     return matmul(input, tensor)
 
 
-@composite(out=True)
+@composite(out="exact")
 @autocast("same", "widest")
 @grad_fn("VdotBackward0")
 def vdot(input: Any, other: Any) -> Tensor:
@@ -171,7 +171,7 @@ def vdot(input: Any, other: Any) -> Tensor:
     return matmul(input.conj() if input.is_complex() else input, other)
 
 
-@composite(out=True)
+@composite(out="exact")
 def inner(input: Any, other: Any) -> Tensor:
     """The dot products of the vectors along the last dimensions."""
     if input.dtype != other.dtype:
@@ -186,7 +186,7 @@ def inner(input: Any, other: Any) -> Tensor:
     return tensordot(input, other, ((-1,), (-1,)))
 
 
-@composite(aliases=("ger",), out=True)
+@composite(aliases=("ger",), out="castable")
 def outer(input: Any, vec2: Any) -> Tensor:
     """The products of every element of one vector with every one of another."""
     for name, t in (("self", input), ("vec2", vec2)):
@@ -195,7 +195,7 @@ def outer(input: Any, vec2: Any) -> Tensor:
     return input.unsqueeze(1) * vec2
 
 
-@composite(out=True)
+@composite(out="castable")
 def kron(input: Any, other: Any) -> Tensor:
     """The Kronecker product."""
     rank = builtins.max(input.ndim, other.ndim)
@@ -211,7 +211,7 @@ def kron(input: Any, other: Any) -> Tensor:
 # ---- a product added to something
 
 
-@composite(inplace=True, out=True)
+@composite(inplace=True, out="exact")
 @autocast("lower", "lower")
 @older_form(("beta", "alpha"))
 @grad_fn("AddmmBackward0")
@@ -236,7 +236,7 @@ def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) ->
     return _plus_product(input, mat1, mat2, beta, alpha)
 
 
-@composite(inplace=True, out=True)
+@composite(inplace=True, out="exact")
 @autocast("same", "lower")
 @older_form(("beta", "alpha"))
 @grad_fn("AddmvBackward0")
@@ -255,7 +255,7 @@ def addmv(input: Any, mat: Any, vec: Any, *, beta: Any = 1, alpha: Any = 1) -> T
     return _plus_product(expand_to(input, (mat.shape[0],)), mat, vec, beta, alpha)
 
 
-@composite(inplace=True, out=True)
+@composite(inplace=True, out="castable")
 @autocast("", "lower")
 @older_form(("beta", "alpha"))
 @grad_fn("AddrBackward0")
@@ -276,7 +276,7 @@ def addr(input: Any, vec1: Any, vec2: Any, *, beta: Any = 1, alpha: Any = 1) -> 
     return _combined(input, product, beta, alpha, input_first=True)
 
 
-@composite(inplace=True, out=True)
+@composite(inplace=True, out="exact")
 @autocast("lower", "lower")
 @older_form(("beta", "alpha"))
 @grad_fn("BaddbmmBackward0")
@@ -292,7 +292,7 @@ def baddbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any =
     return _plus_product(input, batch1, batch2, beta, alpha)
 
 
-@composite(inplace=True, out=True)
+@composite(inplace=True, out="exact")
 @autocast("lower", "lower")
 @older_form(("beta", "alpha"))
 @grad_fn("AddbmmBackward0")
@@ -340,7 +340,7 @@ def _check_dim(d: int, rank: int) -> None:
         raise IndexError(f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {d})")
 
 
-@composite(method=False, out=True)
+@composite(method=False, out="exact")
 @autocast("", "widest")
 def tensordot(a: Any, b: Any, dims: Any = 2) -> Tensor:
     """The sum of products over pairs of dimensions: the last `dims` of a with the first of b, or two lists of them."""
@@ -377,7 +377,7 @@ def tensordot(a: Any, b: Any, dims: Any = 2) -> Tensor:
     return matmul(left, right).reshape(shape)
 
 
-@composite(method=False, out=True)
+@composite(method=False, out="exact")
 @autocast("lower", "lower")
 def chain_matmul(*matrices: Any) -> Tensor:
     """The product of several matrices in the order that costs least."""
@@ -421,7 +421,7 @@ def bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Tensor:
     return result if bias is None else result + bias
 
 
-@composite(method=True, out=True)
+@composite(method=True)
 @autocast("float32", "")
 @grad_fn("TraceBackward0")
 def trace(input: Any) -> Tensor:
@@ -433,7 +433,7 @@ def trace(input: Any) -> Tensor:
     return input.diagonal(0, 0, 1).sum()
 
 
-@composite(out=True)
+@composite(out="exact")
 @autocast("", "widest")
 def cross(input: Any, other: Any, dim: int | None = None) -> Tensor:
     """The cross product of vectors of three elements along dim, or along the first dimension of that size."""

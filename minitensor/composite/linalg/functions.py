@@ -19,7 +19,7 @@ __all__: list[str] = []
 # ---- determinants and inverses
 
 
-@composite(out=True)
+@composite(out="exact")
 def det(input: Any) -> _C.Tensor:
     """The determinant of square matrices."""
     return la.det(input)
@@ -37,21 +37,21 @@ def logdet(input: Any) -> _C.Tensor:
     return ROWS["where"].call(sign == -1.0, nan, logabsdet)
 
 
-@composite(out=True)
+@composite(out="exact")
 def slogdet(input: Any) -> Any:
     """The sign of the determinant, and the logarithm of its absolute value."""
     sign, logabsdet = la.slogdet(input)
     return result("slogdet", sign=sign, logabsdet=logabsdet)
 
 
-@composite(out=True)
+@composite(out="exact")
 @autocast("float32", "")
 def inverse(input: Any) -> _C.Tensor:
     """The inverse of square matrices. Raises LinAlgError for a singular one."""
     return inverse_of(input, "linalg.inv")
 
 
-@composite(out=True)
+@composite()
 @autocast("float32", "")
 @grad_fn("LinalgPinvBackward0")
 def pinverse(input: Any, rcond: float = 1e-15) -> _C.Tensor:
@@ -59,7 +59,7 @@ def pinverse(input: Any, rcond: float = 1e-15) -> _C.Tensor:
     return la.pinv(input, rcond)
 
 
-@composite(out=True)
+@composite(out="castable")
 def matrix_power(input: Any, n: int) -> _C.Tensor:
     """The n-th power of square matrices; of the inverse if n is negative."""
     return la.matrix_power(input, n)
@@ -74,7 +74,7 @@ def matrix_exp(input: Any) -> _C.Tensor:
 # ---- Cholesky
 
 
-@composite(out=True)
+@composite(out="castable")
 @autocast("float32", "")
 @grad_fn("CholeskyBackward0")
 def cholesky(input: Any, upper: bool = False) -> _C.Tensor:
@@ -86,7 +86,7 @@ def cholesky(input: Any, upper: bool = False) -> _C.Tensor:
     return factor
 
 
-@composite(out=True)
+@composite(out="castable")
 @autocast("float32", "")
 def cholesky_solve(input: Any, input2: Any, upper: bool = False) -> _C.Tensor:
     """The X with A X = B (`input`) from A's Cholesky factor (`input2`)."""
@@ -111,7 +111,7 @@ def cholesky_solve(input: Any, input2: Any, upper: bool = False) -> _C.Tensor:
     return rows.cholesky_solve(input, input2, upper)
 
 
-@composite(out=True)
+@composite(out="castable")
 @autocast("float32", "")
 def cholesky_inverse(input: Any, upper: bool = False) -> _C.Tensor:
     """The inverse of A from its Cholesky factor."""
@@ -127,7 +127,7 @@ def cholesky_inverse(input: Any, upper: bool = False) -> _C.Tensor:
 # ---- orthogonal factors
 
 
-@composite(out=True)
+@composite(out="exact")
 @autocast("float32", "")
 def qr(input: Any, some: bool = True) -> Any:
     """Q and R; a square Q unless `some`. `linalg.qr` is the newer function."""
@@ -135,7 +135,7 @@ def qr(input: Any, some: bool = True) -> Any:
     return result("qr", Q=q, R=r)
 
 
-@composite(out=True)
+@composite(out="exact")
 @autocast("float32", "")
 def svd(input: Any, some: bool = True, compute_uv: bool = True) -> Any:
     """U, S and V (not its transpose). `linalg.svd` is the newer function."""
@@ -147,7 +147,7 @@ def svd(input: Any, some: bool = True, compute_uv: bool = True) -> Any:
     return result("svd", U=input.new_zeros((*lead, m, m)), S=s, V=input.new_zeros((*lead, n, n)))
 
 
-@composite(out=True)
+@composite(out="castable")
 @autocast("float32", "")
 def geqrf(input: Any) -> Any:
     """R, and below it the Householder reflectors that Q is the product of; their factors tau."""
@@ -158,14 +158,14 @@ def geqrf(input: Any) -> Any:
     return result("geqrf", a=a, tau=tau)
 
 
-@composite(out=True)
+@composite(out="castable")
 @autocast("float32", "")
 def orgqr(input: Any, input2: Any) -> _C.Tensor:
     """The first columns of the product of the Householder reflectors that `geqrf` gives."""
     return la.householder_product(input, input2)
 
 
-@composite(out=True)
+@composite(out="exact")
 @autocast("float32", "")
 @grad_fn("OrmqrBackward0")
 def ormqr(input: Any, input2: Any, input3: Any, left: bool = True, transpose: bool = False) -> _C.Tensor:
@@ -199,6 +199,8 @@ def ormqr(input: Any, input2: Any, input3: Any, left: bool = True, transpose: bo
 @composite()
 def lu(input: Any, pivot: bool = True, get_infos: bool = False, out: Any = None) -> Any:
     """L and U of A = P L U in one matrix, and the rows that were swapped; with `get_infos`, the first zero pivots."""
+    if out is not None:
+        _C.check_out("lu", out, (input,), {})
     factors, pivots, info = la.lu_factor_ex(input, pivot=pivot)
     found = (factors, pivots, info) if get_infos else (factors, pivots)
     if out is not None:
@@ -206,7 +208,7 @@ def lu(input: Any, pivot: bool = True, get_infos: bool = False, out: Any = None)
     return result("_lu_with_info", LU=factors, pivots=pivots, info=info) if get_infos else found
 
 
-@composite(out=True)
+@composite(out="exact")
 @autocast("float32", "")
 @grad_fn("LinalgLuSolveBackward0")
 def lu_solve(input: Any, LU_data: Any, LU_pivots: Any) -> _C.Tensor:
@@ -214,7 +216,7 @@ def lu_solve(input: Any, LU_data: Any, LU_pivots: Any) -> _C.Tensor:
     return la.lu_solve(LU_data, LU_pivots, input)
 
 
-@composite(method=False, out=True)
+@composite(method=False, out="exact")
 @grad_fn(None, "LuUnpackBackward0")
 def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool = True, unpack_pivots: bool = True) -> Any:
     """P, L and U from the compact form; what isn't wanted is empty."""
@@ -231,7 +233,7 @@ def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool = True, unpack_piv
     return result("lu_unpack", P=p, L=lower, U=upper)
 
 
-@composite(out=True)
+@composite(out="exact")
 @autocast("float32", "")
 @grad_fn(None, "TriangularSolveBackward0")
 def triangular_solve(

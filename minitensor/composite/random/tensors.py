@@ -8,7 +8,7 @@ from typing import Any
 
 from minitensor import _C
 from minitensor.composite.complex import _complex
-from minitensor.composite.creation import empty_like
+from minitensor.composite.creation import dtype_of, empty_like
 from minitensor.composite.layout import made_like, preserve_format
 from minitensor.composite.numbers import number
 from minitensor.composite.order import searchsorted
@@ -62,9 +62,7 @@ def _placed(made: Any, requires_grad: bool, out: Any = None) -> Any:
 
 
 def _dtype_of(dtype: Any, out: Any, default: Any) -> Any:
-    if out is not None and not isinstance(out, Tensor):
-        raise TypeError(f"argument 'out' must be Tensor, not {type(out).__name__}")
-    return dtype or (default if out is None else out.dtype)
+    return dtype_of(dtype, out) or default
 
 
 def _uniform(size: Any, dtype: Any, device: Any, generator: Any) -> Any:
@@ -138,7 +136,7 @@ def randint(
         raise TypeError("randint() missing 1 required positional argument: 'high'")
     if not isinstance(size, (tuple, list)):
         raise TypeError(f"randint(): argument 'size' must be tuple of ints, not {type(size).__name__}")
-    made = _integers(low, high, size, _dtype_of(dtype, out, _C.int64), device, generator)
+    made = _integers(low, high, size, dtype or _dtype_of(None, out, _C.int64), device, generator)
     return _placed(made, requires_grad, out)
 
 

@@ -24,7 +24,7 @@ def _mean_and_rstd(rows: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     return mean.to(rows.dtype), rstd.to(rows.dtype)
 
 
-@composite(method=False, out=True)
+@composite(method=False, out="exact")
 @grad_fn(None, "NativeBatchNormBackward0")
 def native_batch_norm(
     input: Tensor,

@@ -349,5 +349,7 @@ def normalize(
     from minitensor.nn.functional.distance import vector_norm
 
     p = number(p, "norm", "p")
+    if out is not None:
+        _C.check_out("normalize", out, (input,), {})
     result = input / vector_norm(input, p, dim, keepdim=True).clamp(min=eps)
     return result if out is None else _C.store_out("normalize", result, out)

@@ -69,6 +69,7 @@ logsigmoid = unary(
     "logsigmoid",
     "The logarithm of the logistic function.",
     lambda g, _out, x: g * (-x).sigmoid(),
+    out="exact",
     grad_fn="LogSigmoidBackward0",
     **_HIDDEN,
 )
@@ -129,6 +130,7 @@ celu = elementwise(
 softplus = elementwise(
     "softplus(Tensor input, Scalar beta=1.0, Scalar threshold=20.0)",
     "log(1 + e^(beta x)) / beta, and x itself where beta x is above the threshold.",
+    out="exact",
     autocast=("", "float32"),
     lower=called("softplus"),
     vjp=lambda g, _out, x, beta, threshold: g * where(x * beta > threshold, 1.0, (x * beta).sigmoid()),
@@ -156,6 +158,7 @@ leaky_relu = elementwise(
 hardshrink = elementwise(
     "hardshrink(Tensor input, Scalar lambd=0.5)",
     "x, and 0 where it is in [-lambd, lambd].",
+    out="exact",
     lower=called("hardshrink"),
     vjp=lambda g, _out, x, lambd: where((x >= -lambd) & (x <= lambd), 0.0, g),
     inplace=False,
