@@ -89,6 +89,14 @@ def test_special_function(name):
         assert got == pytest.approx(list(EXACT[name].values()), rel=rel * inexact)
 
 
+def test_erfcx_has_no_limit_before_its_own():
+    """2 e^(x^2) is too large from -26.6287 on, e^(x^2) from -26.6417 on. Computed with mpmath."""
+    x = [-26.628, -26.629, -26.64, -26.641, -26.642, -26.65, -26.7, -27.0, -np.inf]
+    got = mt.special.erfcx(mt.tensor(x, dtype=mt.float64)).tolist()
+    assert got[0] == pytest.approx(1.7286185065900297e308, rel=2e-14)
+    assert got[1:] == [np.inf] * 8
+
+
 def test_functions_of_two_numbers():
     two = lambda f, x, y: f(mt.tensor(x, dtype=mt.float64), mt.tensor(y, dtype=mt.float64)).item()  # noqa: E731
     zeta, small, large, third = 2.491542385511935, 0.376612372250418, 0.7224887541718611, -0.82879664423432

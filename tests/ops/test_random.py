@@ -269,6 +269,17 @@ def test_integers_that_the_dtype_lacks_are_not_drawn(draw, dtype, least, largest
         drawn(0, largest + 42)
 
 
+@pytest.mark.at_once(reason="calls are refused when they are made")
+@pytest.mark.filterwarnings("ignore:.*Due to precision limitations")
+def test_bounds_that_a_floating_type_rounds_to_infinity_are_refused_themselves():
+    """As in PyTorch: they are not moved to the last number that the type has."""
+    x = mt.zeros(2, dtype=mt.float16)
+    for low, high, name in ((0, 65536, "to - 1"), (0, 65521, "to - 1"), (-65530, 0, "from"), (65537, 65538, "from")):
+        with pytest.raises(RuntimeError, match=f"^{name} is out of bounds for c10::Half$"):
+            x.random_(low, high)
+    assert x.random_(65503, 65505).tolist() == [65504, 65504]
+
+
 @pytest.mark.filterwarnings("ignore:.*Due to precision limitations")
 def test_numbers_that_a_floating_type_rounds_stay_within_the_bounds():
     assert mt.randint(2040, 2050, (500,), dtype=mt.float16).max() < 2050

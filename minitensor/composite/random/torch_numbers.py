@@ -172,16 +172,16 @@ def integer_bounds(dtype: Any, low: int, high: int) -> tuple[int, int]:
         top = largest_exact(dtype)
         least = -top - 1 if dtype.is_signed else 0
     else:
-        if _nearest(low + 1, digits) < low:
+        least, top = int(finfo(dtype).min), int(finfo(dtype).max)
+        if least <= _nearest(low + 1, digits) < min(low, top + 1):
             low = _nearest(low + 1, digits) + (1 << (abs(low + 1).bit_length() - digits))
-        if _nearest(high - 1, digits) >= high:
+        if max(high, least) <= _nearest(high - 1, digits) <= top:
             high = _nearest(high - 1, digits) - (1 << (abs(high - 1).bit_length() - digits))
         if low >= high:
             raise RuntimeError(
                 "random_ expects 'from' casted to dtype to be less than 'to' casted to dtype, but got "
                 f"from={low} >= to={high}"
             )
-        least, top = int(finfo(dtype).min), int(finfo(dtype).max)
     for name, bound in (("from", low), ("to - 1", high - 1)):
         if not least <= bound <= top:
             raise RuntimeError(f"{name} is out of bounds for {C_NAMES[dtype.name]}")

@@ -40,17 +40,22 @@ def svg_of(dot: str) -> str:
         Box(max(map(len, lines)) * _CHARACTER + 20, len(lines) * _LINE + 10, graph.groups.get(name, ""))
         for name, lines in zip(names, labels, strict=True)
     ]
-    kept = [k for k, (a, b) in enumerate(graph.edges) if number[a] < number[b]]
-    layout = lay_out(boxes, [(number[graph.edges[k][0]], number[graph.edges[k][1]]) for k in kept])
+    edges = [(number[a], number[b]) for a, b in graph.edges]
+    layout = lay_out(boxes, [(min(edge), max(edge)) for edge in edges if edge[0] != edge[1]])
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{layout.width + 20:.0f}" height="{layout.height + 20:.0f}" '
         f'viewBox="-10 -10 {layout.width + 20:.0f} {layout.height + 20:.0f}" font-family="monospace" font-size="12">',
         '<defs><marker id="a" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
         '<path d="M0 0L8 4L0 8z"/></marker></defs>',
     ]
-    for k, points in zip(kept, layout.edges, strict=True):
-        line = "M" + "L".join(f"{x:.0f} {y:.0f}" for x, y in points)
-        dash = ' stroke-dasharray="4 3"' if graph.dashed[k] else ""
+    lines_of_edges = iter(layout.edges)
+    for (a, b), dashed in zip(edges, graph.dashed, strict=True):
+        if a == b:
+            line = _around(boxes[a], layout.nodes[a])
+        else:
+            points = next(lines_of_edges)[:: 1 if a < b else -1]
+            line = "M" + "L".join(f"{x:.0f} {y:.0f}" for x, y in points)
+        dash = ' stroke-dasharray="4 3"' if dashed else ""
         parts.append(f'<path d="{line}" fill="none" stroke="#888"{dash} marker-end="url(#a)"/>')
     for name, lines, box, (x, y) in zip(names, labels, boxes, layout.nodes, strict=True):
         left, top = x - box.width / 2, y - box.height / 2
@@ -65,6 +70,12 @@ def svg_of(dot: str) -> str:
             parts.append(f'<text x="{x:.0f}" y="{below:.0f}" text-anchor="middle">{html.escape(text)}</text>')
         parts.append("</g>")
     return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def _around(box: Box, middle: tuple[float, float]) -> str:
+    """From a node to itself: around its lower right corner."""
+    right, bottom = middle[0] + box.width / 2, middle[1] + box.height / 2
+    return f"M{right - 8:.0f} {bottom:.0f}v6h14v-14h-6"
 
 
 def _ordered(graph: _Graph) -> list[str]:

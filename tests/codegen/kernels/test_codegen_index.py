@@ -109,7 +109,7 @@ ENTRY e {{
     assert got.tolist() == [6 + k * step for k in range(64)]
 
 
-def added_along(axis: int) -> tuple[np.ndarray, np.ndarray, str]:
+def added_along(axis: int, length: int = 40) -> tuple[np.ndarray, np.ndarray, str]:
     """What a matrix is after three rows or columns are added to it, what NumPy makes of it, and the code."""
     b, text = Builder("m"), {}
     c = Builder("add")
@@ -118,7 +118,7 @@ def added_along(axis: int) -> tuple[np.ndarray, np.ndarray, str]:
         "update_window_dims": (1,), "inserted_window_dims": (axis,), "scatter_dims_to_operand_dims": (axis,),
         "index_vector_dim": 1, "to_apply": add,
     }  # fmt: skip
-    shapes = Shape("f32", (40, 40)), Shape("s32", (3, 1)), Shape("f32", (3, 40))
+    shapes = Shape("f32", (40, length) if axis == 0 else (length, 40)), Shape("s32", (3, 1)), Shape("f32", (3, length))
     module = b.build(b.emit("scatter", tuple(b.parameter(s) for s in shapes), attrs))
     rng = np.random.default_rng(axis)
     x, u = (rng.integers(-9, 9, s.dims).astype(np.float32) for s in (shapes[0], shapes[2]))
@@ -136,3 +136,11 @@ def test_rows_and_columns_are_added_where_they_lie() -> None:
     assert np.array_equal(got, want)
     assert re.search(r"fadd <\d+ x float>", row)
     assert not re.search(r"fadd <\d+ x float>", column)
+
+
+def test_short_rows_are_added_as_short_vectors() -> None:
+    """Of as many lanes as there are elements, not of a register's with most of them masked."""
+    for length, vector in ((2, "<2 x float>"), (3, "<4 x float>")):
+        got, want, row = added_along(0, length)
+        assert np.array_equal(got, want)
+        assert set(re.findall(r"fadd (<\d+ x float>)", row)) == {vector}

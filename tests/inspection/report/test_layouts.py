@@ -2,6 +2,7 @@
 
 import io
 import random
+import re
 import sys
 import xml.etree.ElementTree as ET
 
@@ -106,6 +107,38 @@ def test_pictures_have_groups_colours_lines_and_dashes():
         (None, ["one", "two", "3"], "#abcdef"),
     ]
     assert edges == [None, "4 3", "4 3", None]
+
+
+def test_edges_that_go_back_are_drawn_upwards_and_those_to_a_node_itself_around_it():
+    root = ET.fromstring(
+        svg_of("digraph { first -> last; last -> first [style=dashed]; last -> last; alone -> alone }")
+    )
+    boxes = {
+        one.findtext(f"{SVG}text"): [float(one.find(f"{SVG}rect").get(k)) for k in ("x", "y", "width", "height")]
+        for one in root.iter(f"{SVG}g")
+    }
+
+    def distance(name, x, y):
+        """From a node's box."""
+        left, top, width, height = boxes[name]
+        return max(left - x, x - left - width, top - y, y - top - height)
+
+    paths = [one for one in root.iter(f"{SVG}path") if one.get("marker-end")]
+    lines = [[tuple(map(float, p.split())) for p in one.get("d")[1:].split("L")] for one in paths[:2]]
+    assert [one.get("stroke-dasharray") for one in paths] == [None, "4 3", None, None]
+    for line, ends in zip(lines, (("first", "last"), ("last", "first")), strict=True):
+        for name, place in zip(ends, (line[0], line[-1]), strict=True):
+            assert abs(distance(name, *place)) <= 1
+    for one, name in zip(paths[2:], ("last", "alone"), strict=True):
+        start, *steps = re.findall(r"[Mvh][^Mvh]+", one.get("d"))
+        x, y = map(float, start[1:].split())
+        assert abs(distance(name, x, y)) <= 1
+        outside = []
+        for step in steps:
+            x, y = (x + float(step[1:]), y) if step[0] == "h" else (x, y + float(step[1:]))
+            outside.append(distance(name, x, y))
+        assert min(outside[:-1]) > 2
+        assert abs(outside[-1]) <= 1
 
 
 @pytest.mark.parametrize(

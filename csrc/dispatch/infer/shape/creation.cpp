@@ -6,6 +6,7 @@
 #include <string>
 
 #include "core/error.h"
+#include "dispatch/infer/dtype_facts.h"
 #include "dispatch/infer/elementwise.h"
 #include "dispatch/registry.h"
 
@@ -104,11 +105,15 @@ void infer_linspace(Call& call) {
 
 void infer_uniform(Call& call) {
     DType dtype = floating_or(call, call.param(3), "check_uniform_bounds");
-    double low = call.param(1).as_double(), high = call.param(2).as_double();
+    double low = call.param(1).as_double(), high = call.param(2).as_double(), most = largest(dtype);
+    auto check = [&](const char* name, double bound) {
+        if (!(std::abs(bound) <= most)) fail(std::string(name) + " is out of bounds for " + c_type_name(dtype));
+    };
+    check("from", low);
+    check("to", high);
     if (!(low <= high))
         fail("uniform_ expects to return a [from, to) range, but found from=" + text_of(low) +
              " > to=" + text_of(high));
-    double most = dtype == DType::F32 ? std::numeric_limits<float>::max() : std::numeric_limits<double>::max();
     if (!(high - low <= most))
         fail(std::string("uniform_ expects to-from <= std::numeric_limits<") + torch_type_name(dtype) +
              ">::max(), but found to=" + text_of(high) + " and from=" + text_of(low) +

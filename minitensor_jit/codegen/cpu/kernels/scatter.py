@@ -13,7 +13,7 @@ from ...emitter.elementwise import combine
 from ...emitter.loops import counted_loop, i64
 from ...emitter.scalar_computation import apply_scalar, check_scalar
 from ...emitter.types import MEMORY, PARTS
-from ...indexing.indexing_map import ZERO, AffineExpr, Index, Space, Var
+from ...indexing.indexing_map import ZERO, AffineExpr, Index, Space
 from ...indexing.space import delinearize_rows, refine
 from ...kernel_spec import KernelSpec
 from ...llvm.ir_text import Builder
@@ -81,8 +81,7 @@ def _emit(unit: Unit, spec: KernelSpec, scatter: Instruction, results: Sequence[
     probe = Space()
     variables = nest.variables(probe, "w")
     place = within(probe, nest.flat(variables))
-    affine = all(isinstance(a, Var) for a, _ in place.terms)
-    if not affine or not variables[-1].terms or place.coefficient(variables[-1].terms[0][0]) != 1:
+    if not variables[-1].terms or place.coefficient(variables[-1].terms[0][0]) != 1:
         lanes = 1  # neighbouring updates do not go to neighbouring elements
     space = Space()
     e = unit.kernel(spec, lanes, space)
