@@ -14,7 +14,7 @@ Tensor = _C.Tensor
 
 
 def _made(result: Tensor, requires_grad: bool) -> Tensor:
-    return result.requires_grad_() if requires_grad else result
+    return result if requires_grad is False or requires_grad is None else result.requires_grad_(requires_grad)
 
 
 def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
@@ -41,7 +41,7 @@ def asarray(
         obj = np.asarray(obj)
     if copy and isinstance(obj, Tensor):
         made = obj.to(dtype=dtype, device=device, copy=True)  # with its history
-        return made.requires_grad_() if requires_grad and not made.requires_grad else made
+        return made if made.requires_grad and requires_grad is True else _made(made, requires_grad)
     return _made(tensor(obj, dtype=dtype, device=device) if copy else as_tensor(obj, dtype, device), requires_grad)
 
 

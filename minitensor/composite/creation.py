@@ -28,7 +28,7 @@ def _made(
     if out is not None:
         _C.check_out("creation", out, (), {})
         result = _C.store_out("creation", result, out, "exact")
-    return result.requires_grad_() if requires_grad else result
+    return result if requires_grad is False or requires_grad is None else result.requires_grad_(requires_grad)
 
 
 def dtype_of(dtype: Any, out: Any) -> Any:
@@ -97,7 +97,7 @@ def zeros(
     """
     dtype = _default(dtype_of(dtype, out))
     made = _filled(sizes_of(args, size, "zeros"), 0, dtype, device, out)
-    if requires_grad or out is not None or layout is not None or pin_memory:
+    if requires_grad is not False or out is not None or layout is not None or pin_memory:
         return _made(made, requires_grad, layout, pin_memory, out)
     return made
 
@@ -111,7 +111,7 @@ def ones(
     """A tensor of ones."""
     dtype = _default(dtype_of(dtype, out))
     made = _filled(sizes_of(args, size, "ones"), 1, dtype, device, out)
-    if requires_grad or out is not None or layout is not None or pin_memory:
+    if requires_grad is not False or out is not None or layout is not None or pin_memory:
         return _made(made, requires_grad, layout, pin_memory, out)
     return made
 

@@ -22,7 +22,7 @@ def _made(values: Any, name: str, n: int, d: float, out: Any, dtype: Any, device
         found = found.to(device)
     if out is not None:
         return _C.store_out(name, found, out)
-    return found.requires_grad_() if requires_grad else found
+    return found if requires_grad is False or requires_grad is None else found.requires_grad_(requires_grad)
 
 
 def _check(n: int) -> None:

@@ -189,7 +189,7 @@ void set_value(const OpDef& op, const ArgSpec& spec, PyObject* object, Value* va
     auto wrong = [&]() { Signature{op}.wrong_type(spec, position, object); };
     switch (spec.type) {
         case ArgType::Bool:
-            if (!PyBool_Check(object) && !PyLong_Check(object)) wrong();
+            if (!PyBool_Check(object)) wrong();
             value->tag = Value::Bool;
             value->i = to_bool(object);
             break;

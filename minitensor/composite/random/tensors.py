@@ -58,7 +58,7 @@ def _placed(made: Any, requires_grad: bool, out: Any = None) -> Any:
         if tuple(out.shape) != tuple(made.shape):
             out.resize_(tuple(made.shape))
         return out.copy_(made)
-    return made.requires_grad_() if requires_grad else made
+    return made if requires_grad is False or requires_grad is None else made.requires_grad_(requires_grad)
 
 
 def _dtype_of(dtype: Any, out: Any, default: Any) -> Any:
