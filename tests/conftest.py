@@ -129,7 +129,7 @@ def _asks_for_torch(part):
 
 
 @pytest.fixture(autouse=CLUSTERED)
-def _clustered(request, monkeypatch):
+def _clustered(request, monkeypatch, rows_of_the_library_alone):
     import minitensor as mt
 
     if request.node.get_closest_marker("at_once") is None:
