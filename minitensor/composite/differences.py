@@ -64,8 +64,8 @@ def _by_distance(x: Any, dim: int, step: Any, edge_order: int) -> Any:
         first = _part(x, dim, 1, 2) - _part(x, dim, 0, 1)
         last = _part(x, dim, -1, 0) - _part(x, dim, -2, -1)
     else:
-        first = _part(x, dim, 1, 2) * 2 - (_part(x, dim, 0, 1) * 3 + _part(x, dim, 2, 3)) / 2
-        last = (_part(x, dim, -1, 0) * 3 + _part(x, dim, -3, -2)) / 2 - _part(x, dim, -2, -1) * 2
+        first = _part(x, dim, 0, 1) * -1.5 + _part(x, dim, 1, 2) * 2 - _part(x, dim, 2, 3) * 0.5
+        last = _part(x, dim, -3, -2) * 0.5 - _part(x, dim, -2, -1) * 2 + _part(x, dim, -1, 0) * 1.5
     return movement.cat([part / step for part in (first, inner, last)], dim)
 
 

@@ -95,6 +95,14 @@ def suggested_format(x: Any) -> Any:
     return found[0] if found else contiguous_format
 
 
+def in_format_of(input: Any, made: Any) -> Any:
+    """What was made of input, in the memory format of images with channels last if input is in it."""
+    format = contiguous_format if _row_major(input) else suggested_format(input)
+    if format is contiguous_format or is_contiguous(made, format):
+        return made
+    return _C.forget_base(formatted(made, format))
+
+
 @composite(function=False)
 def is_contiguous(input: Any, memory_format: Any = contiguous_format) -> bool:
     """Whether the elements lie in row-major order, or in that of a memory format."""

@@ -6,9 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from minitensor._C import Tensor
+from minitensor.composite.layout import in_format_of
 from minitensor.composite.numbers import whole_sizes
 from minitensor.composite.registry import composite, one_node
 from minitensor.ops import movement
+from minitensor.ops.elementwise import row_major
 
 
 def _before_and_after(x: Any, d: int, low: int, high: int, part: Callable[[Any, int, int, bool], Any]) -> Any:
@@ -84,7 +86,8 @@ def _check_other_mode(input: Any, pad: Sequence[int], mode: str) -> None:
 
 
 def _around(input: Any, counts: Sequence[int], mode: str) -> Tensor:
-    return movement.pad_around(input, counts, tuple(_PARTS).index(mode))
+    made = movement.pad_around(input, counts, tuple(_PARTS).index(mode))
+    return made if mode == "circular" else in_format_of(input, made)
 
 
 _AROUND = {
@@ -113,7 +116,7 @@ def pad(input: Any, pad: Sequence[int], mode: str = "constant", value: float | N
             f"{len(counts)} and input of dimension {input.ndim}"
         )
     if mode == "constant":
-        return movement.constant_pad_nd(input, counts, 0 if value is None else value)
+        return in_format_of(input, movement.constant_pad_nd(input, counts, 0 if value is None else value))
     if value is not None and value != 0:
         raise RuntimeError(f'Padding mode "{mode}" doesn\'t take in value argument')
     if mode not in _PARTS:
@@ -121,8 +124,10 @@ def pad(input: Any, pad: Sequence[int], mode: str = "constant", value: float | N
     _check_other_mode(input, counts, mode)
     if min(counts) >= 0 and not input.is_complex():
         return _AROUND[mode, min(len(counts) // 2, 3)](input, counts, mode)
+    made = input
     for i in range(len(counts) // 2):
         low, high = counts[2 * i], counts[2 * i + 1]
         if low or high:
-            input = _before_and_after(input, input.ndim - 1 - i, low, high, _PARTS[mode])
-    return input
+            made = _before_and_after(made, input.ndim - 1 - i, low, high, _PARTS[mode])
+    made = row_major(made)  # where it was only cut it's a view
+    return made if mode == "circular" else in_format_of(input, made)

@@ -311,7 +311,10 @@ def ldexp(input: Any, other: Any) -> Any:
     if other.dtype is _C.bool and input.is_floating_point():
         raise NotImplementedError("\"ldexp_cpu_exp\" not implemented for 'Bool'")
     if not input.is_floating_point() or other.is_floating_point():
-        return input * ROWS["pow"].call(2.0, other)
+        # As in PyTorch the 2 is a tensor but for float32: the power lies in memory as `other` then.
+        plain = input.dtype is _C.float32 or not (input.is_floating_point() or input.is_complex())
+        base = 2.0 if plain else ROWS["full"].call((), 2.0, dtype=input.dtype)
+        return input * ROWS["pow"].call(base, other)
     # In two factors: 2^other may be out of range where the result is not.
     exponent = other.to(input.dtype if input.dtype is _C.float64 else _C.float32)
     half = (exponent * 0.5).floor()

@@ -14,7 +14,7 @@ from minitensor.composite.numbers import number
 from minitensor.composite.registry import autocast, composite, grad_fn, one_node, shortcut
 from minitensor.linalg.norms import magnitude_norm, matrix_norm
 from minitensor.ops import ROWS
-from minitensor.ops.elementwise import where
+from minitensor.ops.elementwise import row_major, where
 
 __all__: list[str] = []
 
@@ -356,16 +356,14 @@ def hash_tensor(input: Any, dim: Any = None, *, keepdim: bool = False, mode: int
         if input.shape[d] == 0:
             raise IndexError(f"hash_tensor: Expected reduction dim {d} to have non-zero size.")
     bits = input.to(_C.float64).view(_C.int64) if input.is_floating_point() else input.to(_C.int64)
-    if all(input.shape[d] == 1 for d in over):
-        bits = bits.clone()  # nothing to combine, but no view either
     bits = bits if bits.ndim else bits.reshape((1,))
     for d in over or ((0,) if input.ndim == 0 else ()):
         bits = _xor_along(bits, d)
     if not input.ndim:
-        return bits.reshape(()).view(_C.uint64)
+        return row_major(bits).reshape(()).view(_C.uint64)
     shape = [1 if d in over else n for d, n in enumerate(input.shape)]
     shape = shape if keepdim else [n for d, n in enumerate(input.shape) if d not in over]
-    return bits.reshape(tuple(shape)).view(_C.uint64)
+    return row_major(bits).reshape(tuple(shape)).view(_C.uint64)  # a copy, also where there was nothing to combine
 
 
 def _xor_along(bits: Any, dim: int) -> Any:

@@ -34,14 +34,17 @@ def magnitude_norm(x: Any, p: float, dim: Any, keepdim: bool, dtype: Any = None)
     # Zeros apart: the derivatives of the powers are not finite there, that of the norm is.
     zero = x == 0
     powers = where(zero, 1.0, x.abs()) ** p
+    flat: Any = 0.0
+    if p < 2 and _C.is_recorded(x):
+        # Zero, with the derivative zero and none of second order, like the norm there.
+        flat = x.abs() ** 1.5
     if p < 0:
         nothing = zero.any(dim, keepdim)
         total = powers.sum(dim, keepdim)
+        if not isinstance(flat, float):
+            flat = where(zero, flat, 0.0).sum(dim, keepdim)
+            return where(nothing, flat, where(nothing, 1.0, total) ** (1.0 / p))
     else:
-        flat: Any = 0.0
-        if p < 2 and _C.is_recorded(x):
-            # Zero, with the derivative zero and none of second order, like the norm there.
-            flat = x.abs() ** 1.5
         total = where(zero, flat, powers).sum(dim, keepdim)
         nothing = total == 0
         if not isinstance(flat, float):

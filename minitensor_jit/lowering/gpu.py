@@ -234,14 +234,31 @@ def _prod(b: Lowering, x: Instruction, dim: int | None, keepdim: bool, _dtype: A
 
 def _linspace(b: Lowering, first: float, last: float, steps: int, *_: Any) -> Instruction:
     """From both ends, so that the ends are exact."""
-    shape = Shape("f64", (steps,))
     first, last = float(first), float(last)
+    if b.result.dtype in ("f16", "bf16"):
+        return _narrow_linspace(b, first, last, steps)
+    shape = Shape("f64", (steps,))
     by = (last - first) / (steps - 1) if steps > 1 else 0.0
     i, step = b.iota(shape, 0), b.full(shape, by)
     from_first = b.add(b.full(shape, first), b.multiply(i, step))
     back = b.multiply(b.subtract(b.full(shape, steps - 1), i), step)
     near = b.compare(i, b.full(shape, (steps + 1) // 2), "LT")
     return b.select(near, from_first, b.subtract(b.full(shape, last), back))
+
+
+def _narrow_linspace(b: Lowering, first: float, last: float, steps: int) -> Instruction:
+    """Each operation is rounded to the dtype."""
+    wide = Shape("f32", (steps,))
+
+    def narrow(x: Instruction) -> Instruction:
+        return b.convert(x, b.result.dtype)
+
+    i = b.iota(wide, 0)
+    start, end, back = (narrow(b.full(wide, x)) for x in (first, last, steps - 1))
+    step = b.divide(b.subtract(end, start), back) if steps > 1 else narrow(b.full(wide, 0.0))
+    from_first = b.add(start, b.multiply(step, narrow(i)))
+    from_last = b.subtract(end, b.multiply(step, narrow(b.subtract(b.full(wide, steps - 1), i))))
+    return b.select(b.compare(i, b.full(wide, max(steps // 2, 1)), "LT"), from_first, from_last)
 
 
 def _real_angle(b: Lowering, x: Instruction) -> Instruction:

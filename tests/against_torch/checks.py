@@ -27,7 +27,7 @@ from tests.against_torch.forms import (
 )
 
 SECONDS = 60
-"""How long one op may take for one dtype."""
+"""How long one op may take for one dtype, of the processors' time: other programs don't count."""
 
 
 THEIR_DEFECTS = {
@@ -37,8 +37,13 @@ THEIR_DEFECTS = {
 """Checks where PyTorch's own answer is wrong."""
 
 
+CANCELS = {"cov"}
+"""Ops where sums nearly cancel: with weights in float32 beside float64 the order of summation is seen."""
+
+
 LIBRARY_LAYOUT = re.compile(
-    r"linalg\..*|fft\..*|cholesky|geqrf|lu|lu_solve|ormqr|qr|triangular_solve|svd_lowrank|pca_lowrank"
+    r"linalg\..*|fft\..*|stft|cholesky|cholesky_inverse|cholesky_solve|geqrf|lu|lu_solve|ormqr|qr|svd|"
+    r"triangular_solve|svd_lowrank|pca_lowrank"
 )
 """Ops whose results lie in memory as PyTorch's libraries (LAPACK, FFT) happened to leave them."""
 
@@ -95,10 +100,12 @@ def run(op: OpInfo, dtypes: set[str], checks: set[str], most: int) -> Outcome:
         outcome.fail("there", f"{error} is missing")
         return outcome
     outcome.passed["there"] += 1
-    signal.signal(signal.SIGALRM, _alarm)
+    for number in (signal.SIGPROF, signal.SIGALRM):
+        signal.signal(number, _alarm)
     checks = checks - THEIR_DEFECTS.get(op.name, set())
     for dtype in dtypes_of(op, dtypes):
-        signal.alarm(SECONDS)
+        signal.setitimer(signal.ITIMER_PROF, SECONDS)
+        signal.alarm(20 * SECONDS)  # what waits for ever uses no time of a processor
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -106,6 +113,7 @@ def run(op: OpInfo, dtypes: set[str], checks: set[str], most: int) -> Outcome:
         except _TooLongError:
             outcome.fail("time", f"{dtype}: more than {SECONDS} s")
         finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
             signal.alarm(0)
     if "errors" in checks:
         _errors(op, function, outcome)
@@ -116,10 +124,17 @@ def _samples(op: OpInfo, dtype: torch.dtype, requires_grad: bool, most: int) -> 
     torch.manual_seed(0)
     made: list[SampleInput] = []
     for sample in op.sample_inputs("cpu", dtype, requires_grad=requires_grad):
-        made.append(sample)
+        made.append(sample.transform(_doubled) if op.name in CANCELS and dtype in _DOUBLE else sample)
         if len(made) >= most:
             break
     return made
+
+
+_DOUBLE = {torch.float64, torch.complex128}
+
+
+def _doubled(thing: Any) -> Any:
+    return thing.double() if isinstance(thing, torch.Tensor) and thing.dtype is torch.float32 else thing
 
 
 def _attempt(outcome: Outcome, check: str, dtype: Any, sample: SampleInput, body: Callable[[], None]) -> None:
@@ -341,7 +356,11 @@ def _out(op: OpInfo, function: Any, sample: SampleInput) -> None:
 def _compiled(op: OpInfo, function: Any, sample: SampleInput) -> None:
     case = Case(op, sample)
     mt.manual_seed(7)
-    eager, _ = case.call_ours(function)
+    try:
+        eager, _ = case.call_ours(function)
+    except Exception:
+        _theirs(case, op.op)  # is it a result of a dtype that is not here?
+        raise
     x, args, kwargs = case.ours()
     mt.manual_seed(7)
     with mt.jit_scope():

@@ -132,7 +132,9 @@ MT_BINARY_SLOT(add, "add", "add", "add_")
 MT_INPLACE_SLOT(add)
 MT_BINARY_SLOT(sub, "sub", "__rsub__", "sub_")
 MT_INPLACE_SLOT(sub)
-MT_BINARY_SLOT(mul, "mul", "mul", "mul_")
+// A number is the second factor, also on the left, as in PyTorch: with float16 it keeps its precision there.
+LazyOp op_mul{"mul", "mul", "mul", "mul_"};
+PyObject* slot_mul(PyObject* a, PyObject* b) { return is_tensor(a) ? binary(op_mul, a, b) : binary(op_mul, b, a); }
 MT_INPLACE_SLOT(mul)
 MT_BINARY_SLOT(div, "div", "__rtruediv__", "div_")
 MT_INPLACE_SLOT(div)

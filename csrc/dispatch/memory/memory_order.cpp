@@ -41,6 +41,29 @@ int64_t place_of(int64_t dim, const Dims& order) {
     return std::find(order.begin(), order.end(), wanted) - order.begin();
 }
 
+// Whether it lies in memory as a channels-last image or volume, which may have gaps.
+bool channels_last(const Tensor& t) {
+    const size_t rank = t.ndim();
+    if (rank != 4 && rank != 5) return false;
+    int64_t least = 0;
+    for (size_t k = 0; k < rank; ++k) {
+        const size_t d = k == 0 ? 1 : k == rank - 1 ? 0 : rank - k;
+        const int64_t size = t.sizes[d], stride = t.strides[d];
+        if (size == 0 || stride < least || (d == 1 && stride == 0) || (d == 0 && least == t.strides[1])) return false;
+        least = stride * size;
+    }
+    return true;
+}
+
+bool order_of_images(const Call& call, Dims& order) {
+    for (size_t i = 0; i < call.operand_count; ++i)
+        if (!call.operands[i].tensor || !channels_last(*call.operands[i].tensor)) return false;
+    const size_t rank = call.results[0].sizes.size();
+    order = Dims(rank, 0);
+    for (size_t k = 1; k < rank; ++k) order[k] = k + 1 < rank ? static_cast<int64_t>(k + 1) : 1;
+    return true;
+}
+
 Order order_of(const OpDef& op) {
     auto found = orders().find(op.name);
     return found == orders().end() ? Order::ByKind : found->second;
@@ -60,6 +83,7 @@ bool keeps_order(const Call& call) {
         case Order::ByKind: return op.kind == Kind::Elementwise;
         case Order::RowMajor: return false;
         case Order::KeptOfReal: return !is_complex(call.in(0).dtype);
+        case Order::KeptOfTensor: return call.operands[0].tensor != nullptr;
         default: return true;
     }
 }
@@ -106,21 +130,33 @@ Dims out_of_order(const Dims& dims, const Dims& order) {
 
 InMemoryOrder::InMemoryOrder(Call& call) : call_(call) {
     const Dims& sizes = call.results[0].sizes;
-    if (call.operand_count > kMost || (call.op->kind != Kind::Elementwise && call.param_count > kMost)) return;
-    const Tensor* tensors[kMost] = {};
-    for (size_t i = 0; i < call.operand_count; ++i) tensors[i] = operands_[i] = call.operands[i].tensor;
-    if (!memory_order(tensors, call.operand_count, sizes, order_)) return;
+    const bool images = order_of(*call.op) == Order::Images;
+    if ((call.operand_count > kMost && !images) || (call.op->kind != Kind::Elementwise && call.param_count > kMost))
+        return;
+    if (images) {
+        if (!order_of_images(call, order_)) return;
+    } else {
+        const Tensor* tensors[kMost] = {};
+        for (size_t i = 0; i < call.operand_count; ++i) tensors[i] = call.operands[i].tensor;
+        if (!memory_order(tensors, call.operand_count, sizes, order_)) return;
+    }
+    if (call.operand_count > kMost) {
+        many_.resize(call.operand_count);
+        moved_ = many_.data();
+    }
+    for (size_t i = 0; i < call.operand_count; ++i) moved_[i].operand = call.operands[i].tensor;
     for (size_t i = 0; i < call.operand_count; ++i) {
-        const Tensor* t = tensors[i];
+        const Tensor* t = moved_[i].operand;
         if (!t || t->ndim() == 0) continue;
         Dims own(sizes.size(), 1), strides(sizes.size(), 0);
         for (size_t d = 0, lead = sizes.size() - t->ndim(); d < t->ndim(); ++d) {
             own[lead + d] = t->sizes[d];
             strides[lead + d] = t->strides[d];
         }
-        handles_[i] = Tensor::make(t->storage, t->dtype, in_order(own, order_), in_order(strides, order_), t->offset);
-        handles_[i]->wrapped_number = t->wrapped_number;
-        call.operands[i].tensor = handles_[i].get();
+        Ref<Tensor>& handle = moved_[i].handle;
+        handle = Tensor::make(t->storage, t->dtype, in_order(own, order_), in_order(strides, order_), t->offset);
+        handle->wrapped_number = t->wrapped_number;
+        call.operands[i].tensor = handle.get();
     }
     for (size_t i = 0; i < call.result_count; ++i) call.results[i].sizes = in_order(call.results[i].sizes, order_);
     if (call.op->kind == Kind::Elementwise) return;
@@ -136,7 +172,7 @@ InMemoryOrder::InMemoryOrder(Call& call) : call_(call) {
 
 void InMemoryOrder::restore() {
     if (order_.empty()) return;
-    for (size_t i = 0; i < call_.operand_count; ++i) call_.operands[i].tensor = operands_[i];
+    for (size_t i = 0; i < call_.operand_count; ++i) call_.operands[i].tensor = moved_[i].operand;
     for (size_t i = 0; i < call_.result_count; ++i)
         call_.results[i].sizes = out_of_order(call_.results[i].sizes, order_);
     if (call_.op->kind != Kind::Elementwise)
@@ -155,10 +191,11 @@ void InMemoryOrder::set_strides_of_ones(const Dims& sizes, Dims& strides) const 
     };
     const Dims* given = nullptr;
     for (size_t i = 0; i < call_.operand_count; ++i) {
-        if (!operands_[i]) continue;
-        if (!(operands_[i]->sizes == sizes) || !agrees(operands_[i]->strides)) return;
-        if (given && !(*given == operands_[i]->strides)) return;
-        given = &operands_[i]->strides;
+        const Tensor* t = moved_[i].operand;
+        if (!t) continue;
+        if (!(t->sizes == sizes) || !agrees(t->strides)) return;
+        if (given && !(*given == t->strides)) return;
+        given = &t->strides;
     }
     if (sizes.size() == 4 && order_of(*call_.op) != Order::CopiedStrides) {
         const int64_t n = sizes[1], row = n * sizes[3];

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <vector>
 
 #include "dispatch/op.h"
 
@@ -18,8 +19,9 @@ Dims out_of_order(const Dims& dims, const Dims& order);
 
 // Whether an op's results are in its operands' order: elementwise ops', unless registered otherwise. Other ops that
 // keep it have results of their operand's sizes, and their parameters `dim` and `dims` are dimensions of it.
-// CopiedStrides also has the strides of dimensions of size 1, as copies do.
-enum class Order : uint8_t { ByKind, RowMajor, Kept, KeptOfReal, CopiedStrides };
+// CopiedStrides also has the strides of dimensions of size 1, as copies do. KeptOfTensor is kept unless the first
+// operand is a number. Images is the order of channels-last images, if all operands are such, and else row-major.
+enum class Order : uint8_t { ByKind, RowMajor, Kept, KeptOfReal, KeptOfTensor, CopiedStrides, Images };
 struct RegisterOrder {
     RegisterOrder(Order order, std::initializer_list<const char*> names);
 };
@@ -48,12 +50,17 @@ class InMemoryOrder {
     void restore();
     void set_strides_of_ones(const Dims& sizes, Dims& strides) const;
 
+    struct Moved {
+        Tensor* operand = nullptr;
+        Ref<Tensor> handle;
+    };
     static constexpr size_t kMost = 4;
     Call& call_;
     Dims order_;
-    Tensor* operands_[kMost];
     Value params_[kMost];
-    Ref<Tensor> handles_[kMost];
+    Moved few_[kMost];
+    std::vector<Moved> many_;
+    Moved* moved_ = few_;
 };
 
 }  // namespace mt

@@ -72,10 +72,10 @@ def fused_addmm(input: Any, mat1: Any, mat2: Any, beta: Any = 1.0, alpha: Any = 
     return ROWS["_addmm"].call(input, mat1, mat2, beta, alpha)
 
 
-def _combined(input: Any, product: Any, beta: Any, alpha: Any, input_first: bool = False) -> Any:
+def _combined(input: Any, product: Any, beta: Any, alpha: Any) -> Any:
     """beta * input + alpha * product; an input that beta = 0 leaves out may hold NaN.
 
-    The result lies in memory as the product does, or with `input_first` as the input.
+    The result lies in memory as the product does.
     """
     beta, alpha = number(beta, "addmm", "beta"), number(alpha, "addmm", "alpha")
     if _whole(product):
@@ -85,7 +85,7 @@ def _combined(input: Any, product: Any, beta: Any, alpha: Any, input_first: bool
     if beta == 0:
         return product + 0 if alpha == 1 else product
     input = input if beta == 1 else input * beta
-    return input + product if input_first else product + input
+    return product + input
 
 
 @composite(out="exact")
@@ -269,11 +269,21 @@ def addr(input: Any, vec1: Any, vec2: Any, *, beta: Any = 1, alpha: Any = 1) -> 
             if isinstance(value, float):
                 raise RuntimeError(f"For integral input tensors, argument {name} must not be a floating point number.")
     input = expand_to(input, (vec1.shape[0], vec2.shape[0]))
-    product = vec1.unsqueeze(1) * vec2
-    if product.dtype == _C.bool and input.dtype == _C.bool:
+    dtype = _C.promote_types(input.dtype, _C.promote_types(vec1.dtype, vec2.dtype))
+    if dtype == _C.bool:
+        product = vec1.unsqueeze(1) * vec2
         product = product if alpha else product & False
         return input | product if beta else product
-    return _combined(input, product, beta, alpha, input_first=True)
+    beta, alpha = number(beta, "addr", "beta"), number(alpha, "addr", "alpha")
+    if not dtype.is_floating_point and not dtype.is_complex:
+        beta, alpha = int(beta), int(alpha)
+    input, vec1, vec2 = (t if t.dtype == dtype else t.to(dtype) for t in (input, vec1, vec2))
+    # The numbers are first factors: as in PyTorch they are of the dtype here, also if it's float16.
+    vec1 = vec1 if alpha == 1 else ROWS["mul"].call(alpha, vec1)
+    product = vec1.unsqueeze(1) * vec2
+    if beta == 0:
+        return product
+    return (input if beta == 1 else ROWS["mul"].call(beta, input)) + product
 
 
 @composite(inplace=True, out="exact")

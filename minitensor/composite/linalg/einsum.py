@@ -46,7 +46,7 @@ def einsum(*args: Any) -> _C.Tensor:
         i, j = _next_pair([labels for _, labels in terms], output, sizes)
         b, a = terms.pop(j), terms.pop(i)
         kept = set(output).union(*(labels for _, labels in terms))
-        terms.insert(0 if not terms else len(terms), _contract(a, b, kept, sizes))
+        terms.insert(0 if not terms else len(terms), _contract(a, b, kept, output))
     return _finish(*terms[0], output, sizes)
 
 
@@ -265,7 +265,7 @@ def _innermost(part: int, other: int, first: list[tuple[int, int]]) -> tuple[int
 
 
 def _contract(
-    a: tuple[Any, list[Label]], b: tuple[Any, list[Label]], kept: set[Label], sizes: dict[Label, int]
+    a: tuple[Any, list[Label]], b: tuple[Any, list[Label]], kept: set[Label], output: list[Label]
 ) -> tuple[Any, list[Label]]:
     """The product of two operands, summed over what nobody else has, as one batched matrix product."""
     x, of_x = _sum_own(*a, kept | set(b[1]))
@@ -291,14 +291,18 @@ def _contract(
     def arranged(t: Any, labels: list[Label], order: list[Label]) -> Any:
         return t.permute([labels.index(label) for label in order]) if labels != order else t
 
-    if not summed and not (only_x and only_y):
-        # Nothing to sum: elementwise.
-        order = [*batch, *only_x, *only_y]
-        x = arranged(x, of_x, [*batch, *only_x])
-        y = arranged(y, of_y, [*batch, *only_y])
-        x = x.reshape((*x.shape, *(1,) * len(only_y)))
-        y = y.reshape((*y.shape[: len(batch)], *(1,) * len(only_x), *y.shape[len(batch) :]))
-        return x * y, order
+    if not summed:
+        # Nothing to sum: elementwise. In the output's order, since that decides how the product lies in memory.
+        both = [*batch, *only_x, *only_y]
+        order = [label for label in output if label in both] + [label for label in both if label not in output]
+
+        def spread(t: Any, labels: list[Label]) -> Any:
+            t = arranged(t, labels, [label for label in order if label in labels])
+            for d, label in enumerate(order):
+                t = t if label in labels else t.unsqueeze(d)
+            return t
+
+        return spread(x, of_x) * spread(y, of_y), order
     x, y = arranged(x, of_x, [*batch, *only_x, *summed]), arranged(y, of_y, [*batch, *summed, *only_y])
     nb = len(batch)
     batch_x: tuple[int, ...] = tuple(x.shape[:nb])
@@ -313,8 +317,7 @@ def _contract(
     left = x.reshape((*batch_x, math.prod(rows), k))
     right = y.reshape((*batch_y, k, math.prod(columns)))
     product = ROWS["matmul"].call(left, right)
-    made = product.reshape((*result_batch, *rows, *columns))
-    return made if summed else _C.forget_base(made), [*batch, *only_x, *only_y]
+    return product.reshape((*result_batch, *rows, *columns)), [*batch, *only_x, *only_y]
 
 
 def _sum_own(t: Any, labels: list[Label], wanted: set[Label]) -> tuple[Any, list[Label]]:

@@ -8,6 +8,7 @@ from typing import Any
 from minitensor import _C
 from minitensor._C import Tensor, int64
 from minitensor.composite import composite
+from minitensor.composite.layout import in_format_of
 from minitensor.composite.numbers import whole_sizes
 from minitensor.composite.registry import autocast, grad_fn, shortcut, with_out
 from minitensor.nn.functional.arguments import ntuple, spatial
@@ -329,7 +330,9 @@ def _unpool(
         )
     image, batched = _image(input, rank, what)
     result = _scatter(image, indices if batched else indices.unsqueeze(0), size)
-    return result if batched else result.squeeze(0)
+    if not batched:
+        return result.squeeze(0)
+    return in_format_of(input, result) if rank == 2 else result
 
 
 @autocast("float32", "")

@@ -16,6 +16,7 @@ from minitensor import _C
 from minitensor._C import Tensor, bfloat16, float16, float32, float64, int32, int64, uint8
 from minitensor._functions.offered import tensor
 from minitensor._warning import warn
+from minitensor.composite.layout import in_format_of
 from minitensor.composite.numbers import number, whole, whole_sizes
 from minitensor.composite.registry import one_node
 from minitensor.ops import ROWS
@@ -244,12 +245,12 @@ def _resize(
     if linear and input.dtype in (float32, float64):
         places, weights, counts = _flat(tuple(taps), input.dtype)
         whole: Tensor = _resample(input, places.to(input.device), weights.to(input.device), counts, tuple(sizes))
-        return whole
+        return in_format_of(input, whole)
     # The last dimension first; where there is little to do the order does not matter.
     for d in reversed(range(rank)):
         if (along := taps[d]) is not None:
             result = _along(result, 2 + d, along)
-    return result if result is not input else input.clone()
+    return in_format_of(input, result) if result is not input else input.clone()
 
 
 def _sizes(input: Tensor, rank: int, size: Any, scale_factor: Any) -> tuple[list[int], list[float] | None]:

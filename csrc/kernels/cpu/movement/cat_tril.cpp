@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "dispatch/infer/shape/index.h"
+#include "dispatch/memory/memory_order.h"
 #include "dispatch/op.h"
 #include "kernels/cpu/movement/strided_copy.h"
 
@@ -52,6 +53,7 @@ void triangle_kernel(Call& call) {
     target.store();
 }
 
+const RegisterOrder ordered{Order::Images, {"cat"}};
 const RegisterNative registered{Takes::Any,
                                 {
                                     {"cat", infer_cat, cat_kernel, Takes::Stored},

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/numbers.h"
 #include "core/process/parallel.h"
 #include "kernels/cpu/elementwise/kernels.h"
 #include "kernels/cpu/loops/strided_loop.h"
@@ -64,10 +65,28 @@ void arange(Call& call) {
     }
 }
 
+// As in PyTorch each of its operations is rounded to the dtype.
+template <class Round> void narrow_linspace(Tensor& out, float first, float last, Round round) {
+    const auto steps = static_cast<float>(out.numel), half = static_cast<float>(std::max<int64_t>(out.numel / 2, 1));
+    first = round(first), last = round(last);
+    const float by = out.numel > 1 ? round(round(last - first) / round(steps - 1)) : 0;
+    generate<float>(out, [=](float i) {
+        const float from_first = round(first + round(by * round(i)));
+        const float from_last = round(last - round(by * round(steps - 1 - i)));
+        return i < half ? from_first : from_last;
+    });
+}
+
 void linspace(Call& call) {
     Tensor& out = *call.outputs[0];
     double first = call.param(0).as_double(), last = call.param(1).as_double();
     int64_t steps = out.numel;
+    if (out.dtype == DType::F16)
+        return narrow_linspace(out, static_cast<float>(first), static_cast<float>(last),
+                               [](float x) { return float_of_half(half_bits(x)); });
+    if (out.dtype == DType::BF16)
+        return narrow_linspace(out, static_cast<float>(first), static_cast<float>(last),
+                               [](float x) { return float_of_bfloat16(bfloat16_bits(x)); });
     // From both ends, so that the ends are exact.
     double back = static_cast<double>(steps - 1), half = static_cast<double>((steps + 1) / 2);
     double by = steps > 1 ? (last - first) / back : 0.0;
@@ -94,7 +113,7 @@ const RegisterNative registered{
     {"full", infer_full, full, Takes::Stored},
     {"arange", infer_arange, arange},
     {"eye", infer_eye, eye, Takes::Stored},
-    {"linspace", infer_linspace, linspace},
+    {"linspace", infer_linspace, linspace, Takes::Any},
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "core/isa.h"
 #include "dispatch/infer/elementwise.h"
 #include "dispatch/infer/pointwise.h"
+#include "dispatch/memory/memory_order.h"
 #include "dispatch/registry.h"
 #include "kernels/cpu/elementwise/complex_loops.h"
 #include "kernels/cpu/elementwise/kernels.h"
@@ -190,6 +191,7 @@ template <BinaryOp op> Loop division_loop(const void*, DType compute) {
     static const NamedLoop& floats = *find_loop(op == BinaryOp::Remainder ? "_float_remainder" : "_float_floor_divide");
     return floats.find(compute);
 }
+const RegisterOrder ordered{Order::KeptOfTensor, {"pow"}};
 const RegisterLoops mixed{{"pow", 2, power_loop},
                           {"fmod", 2, fmod_loop},
                           {"remainder", 2, division_loop<BinaryOp::Remainder>},
