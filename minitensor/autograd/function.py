@@ -274,15 +274,27 @@ def gradients_of(function: Any, context: Any, gradients: Sequence[Any], total: i
     return returned[:total]
 
 
-def _bound(forward: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments by position, defaults as well: `setup_context` and `backward` count all of them."""
+def _bound(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any], split: bool) -> tuple[Any, ...]:
+    """The arguments by position, which is how backward counts them; those that have no position are refused.
+
+    `setup_context` is given defaults, too.
+    """
+    context = () if split else (None,)
     try:
-        signature = inspect.signature(forward)
+        signature = inspect.signature(cls.forward)
     except (TypeError, ValueError):  # written in C
-        return args, kwargs
-    bound = signature.bind(*args, **kwargs)
-    bound.apply_defaults()
-    return bound.args, bound.kwargs
+        if not kwargs:
+            return args
+        raise TypeError(f"{cls.__name__}.forward takes no keyword arguments, since it says no names") from None
+    bound = signature.bind(*context, *args, **kwargs)
+    if split:
+        bound.apply_defaults()
+    for name in bound.kwargs:
+        raise TypeError(
+            f"{cls.__name__}.apply() got an argument '{name}' that has no position in forward, so that backward could "
+            "give no gradient for it"
+        )
+    return bound.args[len(context) :]
 
 
 class Function:
@@ -347,8 +359,8 @@ class Function:
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Call the function."""
         split = cls.setup_context is not Function.setup_context
-        if split:
-            args, kwargs = _bound(cls.forward, args, kwargs)
+        if split or kwargs:
+            args = _bound(cls, args, kwargs, split)
         ctx = FunctionContext()
         ctx.needs_input_grad = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
         wanted = _C.is_recorded(*args)
@@ -360,8 +372,8 @@ class Function:
 
         def compute() -> Any:
             if not split:
-                return cls.forward(ctx, *args, **kwargs)
-            result = cls.forward(*args, **kwargs)
+                return cls.forward(ctx, *args)
+            result = cls.forward(*args)
             cls.setup_context(ctx, args, result)
             return result
 

@@ -22,6 +22,12 @@ class RemovableHandle:
                 self._hook.removed = True  # it may also be where `detach_()` took it
             self._node = self._hook = None
 
+    def __copy__(self) -> RemovableHandle:
+        return RemovableHandle(self._node, self._hook)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RemovableHandle, (None, None)  # for deep copies and pickles: copied tensors are without hooks
+
     def __enter__(self) -> RemovableHandle:
         return self
 

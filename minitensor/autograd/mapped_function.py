@@ -127,20 +127,32 @@ def forward_mapped(cls: Any, context: Any, args: tuple[Any, ...], level: int, co
 def _by_own_rule(call: _Call, outer: list[_Slices]) -> Any:
     in_dims = tuple(0 if o.mapped else None for o in outer)
     info = VmapInfo(call.size, call.randomness)
-    results, out_dims = call.cls.vmap(info, in_dims, *(o.value for o in outer))
+    returned = call.cls.vmap(info, in_dims, *(o.value for o in outer))
+    if not isinstance(returned, (tuple, list)) or len(returned) != 2:
+        raise RuntimeError(
+            f"Expected the vmap staticmethod of {call.cls.__name__} to have two returns, an output and out_dims with "
+            f"pytree structure compatible with the output. Got a {type(returned)} instead"
+        )
+    results, out_dims = returned
     single = not isinstance(results, (tuple, list))
     results = [results] if single else results
     dims = out_dims if isinstance(out_dims, (tuple, list)) else [out_dims] * len(results)
     if len(dims) != len(results):
         raise RuntimeError(f"{call.cls.__name__}.vmap returned {len(results)} results and {len(dims)} out_dims")
-    handles = [
-        _Slices(r if d is None else r.movedim(d, 0), d is not None).at(call.level)
-        for r, d in zip(results, dims, strict=True)
-    ]
+    handles = [_result(r, d, call.size).at(call.level) for r, d in zip(results, dims, strict=True)]
     returned = handles[0] if single else tuple(handles)
     if call.cls.setup_context is not Function.setup_context:
         call.cls.setup_context(call.context, call.args, returned)
     return returned
+
+
+def _result(value: Any, dim: int | None, size: int) -> _Slices:
+    if dim is not None:
+        return _Slices(value.movedim(dim, 0), True)
+    # A handle keeps the history of what is behind it; a tensor gets that of this call instead.
+    if needs_gradient(value):
+        return _Slices(value.unsqueeze(0).expand((size, *value.shape)), True)
+    return _Slices(value, False)
 
 
 class _Mapped(Function):

@@ -90,3 +90,25 @@ def test_as_subclass_is_differentiable(lib):
     assert y._base is x
     (y * 3).sum().backward()
     assert x.grad.tolist() == [3.0, 3.0]
+
+
+@pytest.mark.parametrize("kind", ["tensor", "leaf", "node", "several"])
+def test_copied_handles_of_hooks(lib, kind):
+    x = leaf(lib, 1.0, 2.0)
+    y, seen = x * 2, []
+    hooked = {
+        "tensor": lambda: x.register_hook(seen.append),
+        "leaf": lambda: x.register_post_accumulate_grad_hook(seen.append),
+        "node": lambda: y.grad_fn.register_hook(lambda gradients, _: seen.append(gradients)),
+        "several": lambda: lib.autograd.graph.register_multi_grad_hook([x], seen.append),
+    }
+    handle = hooked[kind]()
+    module = lib.nn.Module()
+    module.handle = handle
+    copy.deepcopy(module).handle.remove()
+    y.sum().backward(retain_graph=True)
+    assert len(seen) == 1
+    copy.copy(handle).remove()
+    handle.remove()
+    y.sum().backward()
+    assert len(seen) == 1

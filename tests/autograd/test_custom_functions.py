@@ -594,3 +594,46 @@ def test_gradients_are_materialized_or_not(lib, value):
 
     with pytest.raises(TypeError):
         Double.apply(leaf(lib, 1.0))
+
+
+@pytest.mark.parametrize("split", [False, True])
+def test_arguments_by_name_have_gradients(lib, split):
+    seen = []
+
+    class Product(lib.autograd.Function):
+        @staticmethod
+        def backward(ctx, g):
+            seen.append(ctx.needs_input_grad)
+            return (g * ctx.k, g * ctx.x, None)[: len(ctx.needs_input_grad)]
+
+    def setup_context(ctx, inputs, output=None):
+        ctx.x, ctx.k = inputs[:2]
+
+    def forward(ctx, x, k=2.0, power=1):
+        setup_context(ctx, (x, k))
+        return (x * k) ** power
+
+    if split:
+        Product.forward = staticmethod(lambda x, k=2.0, power=1: (x * k) ** power)
+        Product.setup_context = staticmethod(setup_context)
+    else:
+        Product.forward = staticmethod(forward)
+    x, k = lib.tensor([3.0, 4.0]), lib.tensor([5.0, 6.0], requires_grad=True)
+    Product.apply(x, k=k).sum().backward()
+    assert k.grad.tolist() == [3.0, 4.0]
+    assert seen[0][:2] == (False, True)
+    k.grad = None
+    Product.apply(power=1, k=k, x=x).sum().backward()
+    assert k.grad.tolist() == [3.0, 4.0]
+    assert seen[1] == (False, True, False)
+    for wrong in ({"other": k}, {"k": k, "power": 1, "x": x}):
+        with pytest.raises(TypeError):
+            Product.apply(x, **wrong)
+
+
+def test_arguments_without_a_position_are_refused(lib):
+    x = lib.ones(2, requires_grad=True)
+    for forward in (lambda ctx, x, *, k: x * k, lambda ctx, x, **named: x * named["k"], lambda ctx, x, j=1, k=2: x):
+        cls = type("Named", (lib.autograd.Function,), {"forward": staticmethod(forward)})
+        with pytest.raises(TypeError, match="argument"):
+            cls.apply(x, k=x)

@@ -139,7 +139,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.at_once("an index out of bounds is known when the values are")
+@pytest.mark.at_once(reason="an index out of bounds is known when the values are")
 @pytest.mark.parametrize("write", REFUSED)
 def test_a_refused_write_is_no_version(lib, write):
     x = lib.zeros(3, 3)
@@ -151,7 +151,7 @@ def test_a_refused_write_is_no_version(lib, write):
     y.backward()
 
 
-@pytest.mark.at_once("an index out of bounds is known when the values are")
+@pytest.mark.at_once(reason="an index out of bounds is known when the values are")
 def test_too_few_elements_for_a_mask_write_nothing():
     for x in (minitensor.zeros(4), minitensor.zeros(8)[::2]):  # PyTorch writes what it has, and counts nothing
         with pytest.raises(RuntimeError, match="Number of elements of source"):

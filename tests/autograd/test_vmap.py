@@ -443,3 +443,40 @@ def test_gradients_inside_of_writes_to_views(layout):
     assert found.tolist() == mt.stack([mt.func.grad(function)(m) for m in x]).tolist()
     second = mt.func.vmap(mt.func.hessian(function))(x)
     assert second.tolist() == mt.stack([mt.func.hessian(function)(m) for m in x]).tolist()
+
+
+@pytest.mark.parametrize("name", ["minitensor", "torch"])
+def test_what_a_functions_own_rule_gives_for_all_slices_keeps_its_history(name):
+    lib = mt if name == "minitensor" else pytest.importorskip("torch")
+    weight = lib.tensor([1.0, 2.0], requires_grad=True)
+
+    class Own(lib.autograd.Function):
+        @staticmethod
+        def forward(x):
+            return x, x
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            pass
+
+        @staticmethod
+        def backward(ctx, *gradients):
+            return gradients[0]
+
+        @staticmethod
+        def vmap(info, in_dims, x):
+            return given(x)
+
+    x = lib.arange(6.0).view(3, 2)
+    given = lambda x: ((weight * 2, x * weight), (None, 0))  # noqa: E731
+    shared, mapped = lib.func.vmap(Own.apply)(x)
+    assert shared.tolist() == [[2.0, 4.0]] * 3
+    assert lib.autograd.grad(shared.sum() + mapped.sum(), weight)[0].tolist() == [6.0 + 6.0, 6.0 + 9.0]
+    given = lambda x: (weight, None)  # noqa: E731
+    assert lib.autograd.grad(lib.func.vmap(Own.apply)(x).sum(), weight)[0].tolist() == [3.0, 3.0]
+    given = lambda x: (weight.detach(), None)  # noqa: E731
+    assert not lib.func.vmap(Own.apply)(x).requires_grad
+    for wrong in (5, None, (x,), (x, 0, 0)):
+        given = lambda x, wrong=wrong: wrong  # noqa: E731
+        with pytest.raises(RuntimeError, match="to have two returns"):
+            lib.func.vmap(Own.apply)(x)

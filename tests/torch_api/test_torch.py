@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 from fuzz.against_torch import compare  # noqa: E402  (after it's known that there is PyTorch)
 
 
-@pytest.mark.at_once("an index out of bounds is known when the values are")
+@pytest.mark.at_once(reason="an index out of bounds is known when the values are")
 @pytest.mark.parametrize("seed", range(60))
 @pytest.mark.filterwarnings("ignore")
 def test_programs(seed):
