@@ -27,7 +27,7 @@ def test_training(name, optimizer):
     generator = np.random.default_rng(0)
     x = generator.normal(size=(48, *shape)).astype("float32")
     y = (x.reshape(48, -1)[:, 0] > 0).astype("int64")
-    history = model.fit(x, y, epochs=6, batch_size=16, verbose=0, validation_split=0.25).history
+    history = model.fit(x, y, epochs=20, batch_size=16, verbose=0, validation_split=0.25).history
     assert history["loss"][-1] < history["loss"][0]
     assert model.predict(x, verbose=0).sum(1) == pytest.approx(np.ones(48), rel=1e-5)
 
