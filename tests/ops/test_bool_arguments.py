@@ -8,7 +8,7 @@ import pytest
 import minitensor as mt
 from minitensor.ops import ROWS
 
-# What stands for the arguments before the bool: they are looked at first.
+# What stands for the arguments before the bool: these are checked first.
 _BEFORE = {
     "Tensor": lambda: mt.ones(2, 2),
     "Tensor[]": lambda: [mt.ones(2, 2)],
