@@ -13,15 +13,16 @@ __all__ = ["as_tensor", "asarray", "from_dlpack", "from_numpy", "tensor"]
 Tensor = _C.Tensor
 
 
-def _made(result: Tensor, requires_grad: bool) -> Tensor:
-    return result if requires_grad is False or requires_grad is None else result.requires_grad_(requires_grad)
+def with_requires_grad(made: Tensor, requires_grad: bool | None) -> Tensor:
+    """The tensor, which wants a gradient if asked for. Raises TypeError for what is no bool."""
+    return made if requires_grad is False or requires_grad is None else made.requires_grad_(requires_grad)
 
 
 def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A new tensor with a copy of `data`: a number, a NumPy array, or nested sequences of them."""
     if isinstance(data, Tensor):
         warn_of_copy("minitensor.tensor")
-    return _made(_C.tensor_from_data(data, dtype, device, True), requires_grad)
+    return with_requires_grad(_C.tensor_from_data(data, dtype, device, True), requires_grad)
 
 
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
@@ -41,8 +42,10 @@ def asarray(
         obj = np.asarray(obj)
     if copy and isinstance(obj, Tensor):
         made = obj.to(dtype=dtype, device=device, copy=True)  # with its history
-        return made if made.requires_grad and requires_grad is True else _made(made, requires_grad)
-    return _made(tensor(obj, dtype=dtype, device=device) if copy else as_tensor(obj, dtype, device), requires_grad)
+        return made if made.requires_grad and requires_grad is True else with_requires_grad(made, requires_grad)
+    return with_requires_grad(
+        tensor(obj, dtype=dtype, device=device) if copy else as_tensor(obj, dtype, device), requires_grad
+    )
 
 
 from_numpy = _C.from_numpy

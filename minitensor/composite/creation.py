@@ -12,6 +12,7 @@ from minitensor.composite.dims import product, sizes_of
 from minitensor.composite.layout import as_mapped, formatted, made_like, resize_, strided
 from minitensor.composite.numbers import number
 from minitensor.composite.registry import composite, shortcut
+from minitensor.creation import with_requires_grad
 from minitensor.ops import ROWS, creation, elementwise, movement
 
 Tensor = _C.Tensor
@@ -28,7 +29,7 @@ def _made(
     if out is not None:
         _C.check_out("creation", out, (), {})
         result = _C.store_out("creation", result, out, "exact")
-    return result if requires_grad is False or requires_grad is None else result.requires_grad_(requires_grad)
+    return with_requires_grad(result, requires_grad)
 
 
 def dtype_of(dtype: Any, out: Any) -> Any:

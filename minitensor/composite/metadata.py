@@ -11,7 +11,7 @@ from minitensor._warning import warn
 from minitensor.composite.layout import written_copy
 from minitensor.composite.numbers import number
 from minitensor.composite.registry import composite
-from minitensor.creation import tensor
+from minitensor.creation import tensor, with_requires_grad
 from minitensor.ops.complex import view_as_complex, view_as_real
 from minitensor.storage import TypedStorage, UntypedStorage
 
@@ -211,7 +211,7 @@ def from_file(
                 file.truncate(nbytes)
     mapped = np.memmap(filename, np.uint8, mode="r+" if shared else "c", shape=(nbytes,)).view(np.ndarray)
     made = _C.from_numpy(mapped).view(dtype)
-    return made if requires_grad is False or requires_grad is None else made.requires_grad_(requires_grad)
+    return with_requires_grad(made, requires_grad)
 
 
 @composite(method=False)
@@ -250,7 +250,7 @@ def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, req
         view = memoryview(bytearray(view.cast("B")))
     raw = np.frombuffer(view, np.uint8, count * itemsize, offset)
     made = _C.from_numpy(raw).view(dtype)
-    return made if requires_grad is False or requires_grad is None else made.requires_grad_(requires_grad)
+    return with_requires_grad(made, requires_grad)
 
 
 @composite(method=False)

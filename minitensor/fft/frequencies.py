@@ -8,6 +8,7 @@ from typing import Any
 from minitensor import _C
 from minitensor._functions.checked import checked
 from minitensor.composite.registry import composite, grad_fn
+from minitensor.creation import with_requires_grad
 from minitensor.ops import ROWS
 
 __all__ = ["fftfreq", "fftshift", "ifftshift", "rfftfreq"]
@@ -22,7 +23,7 @@ def _made(values: Any, name: str, n: int, d: float, out: Any, dtype: Any, device
         found = found.to(device)
     if out is not None:
         return _C.store_out(name, found, out)
-    return found if requires_grad is False or requires_grad is None else found.requires_grad_(requires_grad)
+    return with_requires_grad(found, requires_grad)
 
 
 def _check(n: int) -> None:

@@ -15,6 +15,7 @@ from minitensor.composite.order import searchsorted
 from minitensor.composite.random import torch_numbers as torch_
 from minitensor.composite.registry import composite, grad_fn
 from minitensor.composite.shape import broadcast_shapes
+from minitensor.creation import with_requires_grad
 from minitensor.ops import random as _ops
 from minitensor.ops.elementwise import isfinite, minimum
 from minitensor.ops.pointwise import log1p
@@ -58,7 +59,7 @@ def _placed(made: Any, requires_grad: bool, out: Any = None) -> Any:
         if tuple(out.shape) != tuple(made.shape):
             out.resize_(tuple(made.shape))
         return out.copy_(made)
-    return made if requires_grad is False or requires_grad is None else made.requires_grad_(requires_grad)
+    return with_requires_grad(made, requires_grad)
 
 
 def _dtype_of(dtype: Any, out: Any, default: Any) -> Any:
