@@ -98,7 +98,8 @@ class LogNormal(TransformedDistribution):
 
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
         """`loc`, `scale`: mean and standard deviation of the logarithm."""
-        super().__init__(Normal(loc, scale), ExpTransform(), validate_args=validate_args)
+        base = Normal(loc, scale, validate_args=validate_args)
+        super().__init__(base, ExpTransform(), validate_args=validate_args)
 
     @property
     def loc(self) -> Any:

@@ -175,6 +175,25 @@ def test_an_error_of_entering_leaves_what_was():
     assert restored == [5]
 
 
+def test_the_first_error_of_leaving_is_raised_when_all_is_set_back():
+    class Fails(C.Context):
+        def _now(self):
+            return 5
+
+        def _set(self):
+            pass
+
+        def _restore(self, before):
+            restored.append(before)
+            if len(restored) < 3:
+                raise LookupError(f"try {len(restored)}")
+
+    restored = []
+    with pytest.raises(LookupError, match="try 1"), Fails():
+        pass
+    assert restored == [5, 5, 5]
+
+
 def test_contexts_are_copied_and_pickled():
     context = mt.autocast("cpu", dtype=mt.float16)
     for again in (copy.deepcopy(context), pickle.loads(pickle.dumps(context))):

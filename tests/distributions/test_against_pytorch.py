@@ -87,6 +87,38 @@ def test_functions_of_values(case):
     agree(found, answer(lambda: theirs.icdf(torch.tensor(p, dtype=torch.float64))), "icdf")
 
 
+@pytest.mark.parametrize("validate_args", [True, False])
+@pytest.mark.parametrize("case", CASES, ids=IDS)
+def test_values_are_checked_where_it_is_asked_for(case, validate_args):
+    if case.name == "GeneralizedPareto":
+        pytest.skip("PyTorch's takes float32 only; test_arguments.py has these")
+    found = []
+    for package in (mt, torch):
+        made = build(case, package, validate_args=validate_args)
+        nan = package.full(np.shape(case.values), float("nan"), dtype=package.float64)
+        found.append({name: answer(lambda n=name, m=made, x=nan: getattr(m, n)(x)) for name in ("log_prob", "cdf")})
+    ours, theirs = found
+    assert not validate_args or ours["log_prob"] == "ValueError"
+    for name, given in theirs.items():
+        agree(ours[name], given, name)
+
+
+def constraint_classes():
+    """Those that say of the class, not of each constraint, what kind of values they have."""
+    every = vars(torch.distributions.constraints)
+    return sorted(
+        name
+        for name, kind in every.items()
+        if isinstance(kind, type) and isinstance(getattr(kind, "is_discrete", None), bool)
+    )
+
+
+@pytest.mark.parametrize("name", constraint_classes())
+def test_what_values_a_constraint_has(name):
+    ours, theirs = (getattr(package.distributions.constraints, name) for package in (mt, torch))
+    assert (ours.is_discrete, ours.event_dim) == (theirs.is_discrete, theirs.event_dim)
+
+
 @pytest.mark.parametrize("case", CASES, ids=IDS)
 def test_expanded(case):
     ours, theirs = build(case, mt), build(case, torch)

@@ -17,6 +17,8 @@ REFUSED = [
     (lambda: D.Normal(0.0, 1.0).log_prob(1.0), ValueError, "must be a Tensor"),
     (lambda: D.Normal(0.0, 1.0).log_prob(t(float("nan"))), ValueError, "within the support"),
     (lambda: D.Exponential(1.0).log_prob(t(-1.0)), ValueError, "within the support"),
+    (lambda: D.GeneralizedPareto(0.0, 1.0, 0.1).log_prob(t(-1.0)), ValueError, "within the support"),
+    (lambda: D.GeneralizedPareto(0.0, 1.0, 0.1).cdf(t(-1.0)), ValueError, "within the support"),
     (lambda: D.Normal(mt.zeros(3), 1.0).log_prob(mt.zeros(2)), ValueError, "not broadcastable"),
     (lambda: D.MultivariateNormal(mt.zeros(3), mt.eye(3)).log_prob(mt.zeros(2)), ValueError, "right-most"),
     (lambda: D.Bernoulli(), ValueError, "not both"),
@@ -69,6 +71,8 @@ def test_refusals(place):
 def test_validation_can_be_turned_off():
     assert D.Normal(0.0, -1.0, validate_args=False).scale.item() == -1.0
     assert D.Exponential(1.0, validate_args=False).log_prob(t(-1.0)).item() == 1.0
+    assert D.LogNormal(0.0, -1.0, validate_args=False).scale.item() == -1.0
+    assert D.GeneralizedPareto(0.0, 1.0, 0.1, validate_args=False).cdf(t(float("nan"))).isnan()
     before = D.Distribution._validate_args
     try:
         D.Distribution.set_default_validate_args(False)
