@@ -17,10 +17,13 @@ void (*pending_died_callback)(Storage*) = nullptr;
 void (*autograd_meta_destroy_callback)(AutogradMeta*) = nullptr;
 bool (*keep_leaf_callback)(Tensor&) = nullptr;
 
+std::atomic<uint32_t> functions_begun = 0;
+
 Ref<Storage> Storage::unbacked(size_t nbytes, Device device) {
     auto* storage = new (Freelist<Storage>::take()) Storage;
     storage->nbytes = nbytes;
     storage->device = device;
+    storage->made_in = functions_begun.load(std::memory_order_relaxed);
     return Ref<Storage>(storage);
 }
 
@@ -108,7 +111,6 @@ void Storage::destroy(Storage* storage) {
     Freelist<Storage>::give(storage);
 }
 
-std::atomic<uint32_t> functions_begun = 0;
 void (*drop_object_callback)(Tensor*) = nullptr;
 
 [[gnu::cold]] static void refuse_dims(size_t count) {

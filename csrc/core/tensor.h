@@ -42,6 +42,7 @@ struct Storage {
     uint32_t exports =
         0;  // live buffers of this memory outside the framework: its owner may read and write them unseen
     uint32_t readers = 0;  // recorded reads of the memory as it is now, by traces that have not run
+    uint32_t made_in = 0;  // as a tensor's
 
     static Ref<Storage> allocate(size_t nbytes, Device device = {});  // memory now
     static Ref<Storage> unbacked(size_t nbytes, Device device = {});  // memory when it's needed: recorded values, meta

@@ -90,7 +90,7 @@ bool History::is_kept_elsewhere() const {
     for (const Tensor* t : plain_) ++known[t->storage.get()];
     for (size_t i = 0; i < tensors_.size(); ++i)
         if (const Storage* memory = met_[i]->storage.get();
-            tensors_[i].home.type == Home::Type::Fresh && memory->refcount != known[memory])
+            tensors_[i].home.type == Home::Type::Fresh && memory->refcount != known[memory] + tensors_[i].home.others)
             return true;
     return false;
 }

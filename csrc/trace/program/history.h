@@ -19,7 +19,8 @@ class History {
     // Where the memory of a tensor is at a later call.
     struct Home {
         enum class Type : uint8_t { Unknown, Argument, Fresh, Outside } type = Type::Unknown;
-        uint32_t index = 0;  // of the argument, or of the value
+        uint32_t index = 0;      // of the argument, or of the value
+        uint32_t others = 0;     // of value's memory: references to it that are no tensors'
     };
     using HomeOf = std::function<Home(const Storage&)>;
 

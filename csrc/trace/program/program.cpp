@@ -198,9 +198,30 @@ std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> pla
         program->argument_inputs_.push_back({static_cast<uint32_t>(i), which, input.offset - t.offset});
     }
     auto flat = [&](const Pending& p) { return trace.nodes[p.node].first_result + p.result; };
+    const auto values = static_cast<uint32_t>(trace.results.size());
+    auto made_inside = [&](const Storage& storage) {
+        return storage.has_memory() && !storage.pending && storage.made_in >= function_log->number;
+    };
+    // Of memory that results show: each call has its own, as eagerly. This one's is the caller's to write.
+    std::vector<const Storage*> constants;
+    auto constant_of = [&](const Storage& storage) -> History::Home {
+        const auto known = std::find(constants.begin(), constants.end(), &storage);
+        const auto k = static_cast<uint32_t>(known - constants.begin());
+        auto shows = [&](const TraceInput& input) { return input.storage.get() == &storage; };
+        if (known == constants.end()) {
+            constants.push_back(&storage);
+            const Ref<Storage>& copy = program->constants_.emplace_back(Storage::copy(storage));
+            copy->version = storage.version;
+            for (TraceInput& input : inputs)
+                if (shows(input)) input.storage = copy;
+        }
+        const auto others = std::count_if(trace.inputs.begin(), trace.inputs.end(), shows);
+        return {History::Home::Type::Fresh, values + k, static_cast<uint32_t>(others)};
+    };
     auto home_of = [&](const Storage& storage) -> History::Home {
         if (int32_t argument = find_storage(arguments, &storage); argument >= 0)
             return {History::Home::Type::Argument, static_cast<uint32_t>(argument)};
+        if (made_inside(storage) && find_storage(results, &storage) >= 0) return constant_of(storage);
         if (storage.has_memory() || !storage.pending) return {History::Home::Type::Outside, 0};
         return {History::Home::Type::Fresh, static_cast<uint32_t>(flat(*storage.pending))};
     };
@@ -210,7 +231,9 @@ std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> pla
         if (!has_place(*t)) return refuse("a result is on a device without memory");
         Returned returned;
         auto same = std::find(arguments.begin(), arguments.end(), t);
-        const auto home = home_of(*t->storage).type;
+        if (made_inside(*t->storage) && t->storage->deleter)
+            return refuse("a result shows memory of another framework's that the function made");
+        const auto [home, place, others] = home_of(*t->storage);
         const bool own = grad_fn(*t) && grad_fn(*t)->sequence >= own_nodes_from;
         const auto first = static_cast<size_t>(std::find(results.begin(), results.end(), t) - results.begin());
         if (first < program->results_.size()) {
@@ -230,13 +253,13 @@ std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> pla
             program->hold(returned.captured);
         } else {
             returned.type = Returned::Type::Fresh;
-            returned.result = static_cast<uint32_t>(flat(*t->storage->pending));
+            returned.result = place;
             returned.dtype = t->dtype;
             returned.sizes = t->sizes;
             returned.strides = t->strides;
             returned.offset = t->offset;
             history.add_plain(*t);
-            if (fresh.insert(returned.result).second) program->fresh_.push_back(returned.result);
+            if (place < values && fresh.insert(place).second) program->fresh_.push_back(place);
         }
         program->results_.push_back(std::move(returned));
     }
@@ -249,7 +272,7 @@ std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> pla
     if (ran_earlier_node) return refuse("gradients run through the history of a tensor from outside");
     if (const char* reason = history.finish(arguments, home_of)) return refuse(reason);
     for (uint32_t value : history.fresh())
-        if (fresh.insert(value).second) program->fresh_.push_back(value);
+        if (value < values && fresh.insert(value).second) program->fresh_.push_back(value);
     for (uint32_t value : program->fresh_) program->fresh_versions_.push_back(trace.results[value].storage->version);
     auto writes_counted = [&](const uint32_t& version) {
         return static_cast<uint32_t>(std::count(function_log->writes.begin(), function_log->writes.end(), &version));
@@ -365,6 +388,16 @@ bool Program::run(Tensor* const* given, Ref<Tensor>* out) {
         trace_.results[result].storage = storage.get();
         fresh.push_back(storage.release());
     }
+    const size_t constants = fresh.size();
+    for (const Ref<Storage>& constant : constants_) {
+        Ref<Storage> storage = Storage::copy(*constant);
+        storage->version = constant->version;
+        fresh.push_back(storage.release());
+    }
+    auto memory_of = [&](uint32_t value) {
+        const size_t values = trace_.results.size();
+        return value < values ? trace_.results[value].storage : fresh[constants + value - values];
+    };
     for (const Written& w : written_) {
         Storage* storage = w.argument >= 0 ? arguments[w.argument]->storage.get() : w.memory.get();
         trace_.results[w.result].storage = storage;
@@ -375,8 +408,7 @@ bool Program::run(Tensor* const* given, Ref<Tensor>* out) {
                          : v.memory->version) += v.writes;
     replay(trace_, *plan_);
     std::vector<Ref<Tensor>> made;
-    if (!history_.empty())
-        made = history_.make(arguments, [&](uint32_t value) { return trace_.results[value].storage; });
+    if (!history_.empty()) made = history_.make(arguments, memory_of);
     SmallVector<Tensor*, 32> stored;  // the results, and what gradients become
     struct Drop {
         SmallVector<Tensor*, 32>& tensors;
@@ -397,9 +429,8 @@ bool Program::run(Tensor* const* given, Ref<Tensor>* out) {
         } else if (returned.type == Returned::Type::Same) {
             result = Ref<Tensor>::borrow(stored[returned.result]);
         } else {
-            Storage* storage = trace_.results[returned.result].storage;
-            result = Tensor::make(Ref<Storage>::borrow(storage), returned.dtype, returned.sizes, returned.strides,
-                                  returned.offset);
+            result = Tensor::make(Ref<Storage>::borrow(memory_of(returned.result)), returned.dtype, returned.sizes,
+                                  returned.strides, returned.offset);
         }
         if (i < result_count_) stored.push_back((out[i] = std::move(result)).get());
         else stored.push_back(result.release());

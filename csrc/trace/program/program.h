@@ -85,7 +85,7 @@ class Program {
         enum class Type : uint8_t { Argument, Captured, Fresh, Made, Same } type;
         uint32_t argument = 0;
         Ref<Tensor> captured;
-        // Fresh: the recorded value whose memory it shows. Made: its number in the history. Same: an earlier result,
+        // Fresh: the value whose memory it shows. Made: its number in the history. Same: an earlier result,
         // which is the very tensor
         uint32_t result = 0;
         DType dtype{};
@@ -130,6 +130,9 @@ class Program {
     size_t given_count_ = 0, result_count_ = 0;  // without those of gradients
     std::vector<uint32_t> fresh_;  // recorded values that need new memory, each once, and
     std::vector<uint32_t> fresh_versions_;
+    // Memory that the function fills from Python's data, and returns: calls have copies, whose numbers as values follow
+    // the recorded ones.
+    std::vector<Ref<Storage>> constants_;
     std::vector<Version> versions_;
     std::vector<Held> held_;
     History history_;  // of results that are views or require grad
