@@ -1315,8 +1315,13 @@ def result_type(name: str, fields: Sequence[str], /) -> Any: ...
 def check_out(
     name: str, out: Any, args: tuple[Any, ...], more: dict[str, Any], apart: builtins.bool = False, /
 ) -> None: ...
+def is_of_kind(kind: str, value: object, /) -> builtins.bool: ...
 def set_argument_error(
-    argument_error: Callable[..., Any], renamed: Callable[..., Any], rearranged: Callable[..., Any], /
+    argument_error: Callable[..., Any],
+    renamed: Callable[..., Any],
+    rearranged: Callable[..., Any],
+    parameter_kinds: Callable[..., Any],
+    /,
 ) -> None: ...
 def shortcut(
     pattern: str,

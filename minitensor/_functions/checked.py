@@ -3,6 +3,8 @@
 Such functions ask their arguments for attributes without looking at their types first, since that would cost every
 call. One that is no tensor doesn't have them: the AttributeError becomes the TypeError that PyTorch raises. NumPy's
 names of some keywords, which PyTorch takes too, are found out in the same way: by the error that they make.
+
+Of bools, ints and floats the annotations tell: an argument of another kind is refused before the function runs.
 """
 
 from __future__ import annotations
@@ -128,4 +130,64 @@ def pytorch_names(function: Callable[..., Any], names: tuple[str, ...]) -> tuple
     return None if found == names else found
 
 
-_C.set_argument_error(wrong_argument, pytorch_names, rearranged)
+_NONE_TOO = ("requires_grad", "pin_memory")  # as PyTorch takes them
+
+# What PyTorch's functions of Python only ask whether it is true, or compute with, whatever it is: of all functions, and
+# of some.
+_ANYTHING = ("inplace", "reduce", "return_indices", "size_average")
+_ANYTHING_OF = {
+    "backward": ("create_graph", "retain_graph"),
+    "calculate_gain": ("param",),
+    "from_dlpack": ("copy",),
+    "gaussian_nll_loss": ("eps", "full"),
+    "gumbel_softmax": ("eps", "hard", "tau"),
+    "interpolate": ("antialias", "recompute_scale_factor"),
+    "lobpcg": ("largest",),
+    "local_response_norm": ("alpha", "beta", "k"),
+    "lp_pool1d": ("norm_type",),
+    "lp_pool2d": ("norm_type",),
+    "lp_pool3d": ("norm_type",),
+    "lu": ("get_infos",),
+    "module_load": ("assign",),
+    "multi_head_attention_forward": ("add_zero_attn", "average_attn_weights", "need_weights", "training"),
+    "normalize": ("eps",),
+    "pca_lowrank": ("center",),
+    "set_printoptions": ("edgeitems", "linewidth", "precision", "sci_mode", "threshold"),
+    "stft": ("center",),
+    "triplet_margin_with_distance_loss": ("margin", "swap"),
+}
+
+
+def takes_anything(function: Callable[..., Any], name: str) -> bool:
+    """Whether a parameter is not checked whatever its annotation is."""
+    return name in _ANYTHING or name in _ANYTHING_OF.get(function.__name__, ())
+
+
+def parameter_kinds(function: Callable[..., Any]) -> list[tuple[str, int, str, bool]]:
+    """Of the parameters that their annotations call bools, ints or floats: name, place, kind, whether None is one too.
+
+    The place of one that is given by name only is -1.
+    """
+    if "__signature__" in function.__dict__:  # it passes its arguments on
+        parameters = inspect.signature(function).parameters.values()
+        places = tuple(p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD)
+        names, annotations = tuple(p.name for p in parameters), {p.name: p.annotation for p in parameters}
+    else:
+        function = inspect.unwrap(function)
+        code = function.__code__
+        places = code.co_varnames[: code.co_argcount]
+        names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        annotations = function.__annotations__
+    found = []
+    for name, annotation in annotations.items():
+        kind = getattr(annotation, "__name__", str(annotation))  # a text, since annotations aren't evaluated
+        optional = kind.endswith(" | None") or name in _NONE_TOO
+        kind = kind.removesuffix(" | None")
+        if name not in names or kind not in ("bool", "int", "float"):
+            continue
+        if not takes_anything(function, name):
+            found.append((name, places.index(name) if name in places else -1, kind, optional))
+    return found
+
+
+_C.set_argument_error(wrong_argument, pytorch_names, rearranged, parameter_kinds)

@@ -8,20 +8,28 @@ from typing import Any
 
 from minitensor import _C
 
-__all__ = ["number", "whole", "whole_sizes"]
+__all__ = ["check_kind", "number", "whole", "whole_sizes"]
 
 
 def number(value: Any, function: str, name: str) -> Any:
     """The number that an argument is, or that a tensor of one element holds.
 
-    Raises TypeError for a tensor that requires grad, as PyTorch does: a number has no history, so that the gradient
-    would be lost.
+    Raises TypeError for what is no number, as PyTorch does: neither are others than Python's and NumPy's, nor tensors
+    that require grad, since a number has no history, so that the gradient would be lost.
     """
     if not isinstance(value, _C.Tensor):
+        if type(value) is not float and type(value) is not int and value is not None:
+            check_kind(value, "Number", function, name)
         return value
     if value.requires_grad:
         raise TypeError(f"{function}(): argument '{name}' must be Number, not Tensor")
     return value.item()
+
+
+def check_kind(value: Any, kind: str, function: str, name: str) -> None:
+    """Raise TypeError unless an argument is of the kind that is asked for: "bool", "int", "float" or "Number"."""
+    if not _C.is_of_kind(kind, value):
+        raise TypeError(f"{function}(): argument '{name}' must be {kind}, not {type(value).__name__}")
 
 
 def whole(value: Any, function: str, name: str) -> int:

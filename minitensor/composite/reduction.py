@@ -10,7 +10,7 @@ from minitensor import _C
 from minitensor._functions.named_results import named
 from minitensor._warning import warn
 from minitensor.composite.dims import normal_dim
-from minitensor.composite.numbers import number
+from minitensor.composite.numbers import check_kind, number
 from minitensor.composite.registry import autocast, composite, grad_fn, one_node, shortcut
 from minitensor.linalg.norms import magnitude_norm, matrix_norm
 from minitensor.ops import ROWS
@@ -111,10 +111,13 @@ def _moment_arguments(name: str, input: Any, args: tuple[Any, ...], more: dict[s
         if key in given:
             raise TypeError(f"{name}() got multiple values for argument '{key}'")
         given[key] = value
+    for flag in ("unbiased", "keepdim"):
+        check_kind(given.setdefault(flag, flag == "unbiased"), "bool", name, flag)
     correction = given.get("correction")
     if correction is None:
-        correction = 1 if given.get("unbiased", True) else 0
+        correction = 1 if given["unbiased"] else 0
     correction = number(correction, name, "correction")
+    check_kind(correction, "float", name, "correction")  # PyTorch converts it
     dim = given.get("dim")
     if not (input.is_floating_point() or input.is_complex()):
         raise RuntimeError("std and var only support floating point and complex dtypes")
@@ -124,7 +127,7 @@ def _moment_arguments(name: str, input: Any, args: tuple[Any, ...], more: dict[s
             f"{name}(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor "
             "(input numel divided by output numel)."
         )
-    return dim, float(correction), bool(given.get("keepdim", False))
+    return dim, float(correction), given["keepdim"]
 
 
 def _variance(input: Any, dim: Any, correction: float, keepdim: bool) -> Any:

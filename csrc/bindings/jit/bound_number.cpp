@@ -1,5 +1,6 @@
 // A number that a compiled function reads anew at each call, such as a learning rate: what stands for it while the
 // function is recorded.
+#include "bindings/ops/parameter_kinds.h"
 #include "bindings/py.h"
 #include "dispatch/call.h"
 #include "dispatch/thread_local_state.h"
@@ -352,6 +353,8 @@ PyMethodDef bound_number_functions[] = {
     {}};
 
 }  // namespace
+
+bool is_bound_number(PyObject* object) { return is_bound(object); }
 
 bool operand_number(PyObject* object, Scalar* out) {
     if (__builtin_expect(!is_bound(object), 1)) return scalar_from(object, out);

@@ -2,6 +2,7 @@
 #include <string>
 
 #include "bindings/ops/overrides.h"
+#include "bindings/ops/parameter_kinds.h"
 #include "bindings/py.h"
 
 namespace mt::py {
@@ -28,6 +29,19 @@ int64_t int_from(PyObject* object, const char* what) {
     return to_int64(index.get());
 }
 
+bool is_numpy_scalar(PyObject* object) {
+    const PyTypeObject* type = Py_TYPE(object);
+    if (!type->tp_as_number || PySequence_Check(object)) return false;
+    while (type && std::string_view(type->tp_name) != "numpy.generic") type = type->tp_base;
+    return type != nullptr;
+}
+
+bool is_numpy(PyObject* scalar, std::string_view kind) {
+    return std::string_view(Py_TYPE(scalar)->tp_name).starts_with(kind);
+}
+
+}  // namespace
+
 const char* type_text(PyObject* object) { return Py_TYPE(object) == &TensorType ? "Tensor" : Py_TYPE(object)->tp_name; }
 
 const char* type_name(ArgType type) {
@@ -45,14 +59,18 @@ const char* type_name(ArgType type) {
     return "?";
 }
 
-bool is_numpy_scalar(PyObject* object) {
-    const PyTypeObject* type = Py_TYPE(object);
-    if (!type->tp_as_number || PySequence_Check(object)) return false;
-    while (type && std::string_view(type->tp_name) != "numpy.generic") type = type->tp_base;
-    return type != nullptr;
+bool is_of_kind(ArgType type, PyObject* object) {
+    if (is_tensor(object)) return type != ArgType::Bool && !requires_grad(*tensor_of(object));
+    switch (type) {
+        case ArgType::Bool: return PyBool_Check(object);
+        case ArgType::Int:
+            return is_int(object) && !PyBool_Check(object) && !PyFloat_Check(object) && !is_numpy(object, "numpy.bool");
+        default:
+            if (PyFloat_Check(object) || PyLong_Check(object) || is_bound_number(object)) return true;
+            if (type == ArgType::Scalar && PyComplex_Check(object)) return true;
+            return is_numpy_scalar(object) && (type == ArgType::Scalar || !is_numpy(object, "numpy.complex"));
+    }
 }
-
-}  // namespace
 
 bool scalar_from(PyObject* object, Scalar* out) {
     if (PyFloat_Check(object)) {
@@ -73,8 +91,7 @@ bool scalar_from(PyObject* object, Scalar* out) {
     }
     // As in PyTorch, of others only NumPy's: an object that could be a number may have operators of its own.
     if (!is_numpy_scalar(object)) return false;
-    const char* name = Py_TYPE(object)->tp_name;
-    if (std::string_view(name).starts_with("numpy.bool")) {
+    if (is_numpy(object, "numpy.bool")) {
         *out = Scalar::of(to_bool(object));
         return true;
     }
@@ -82,7 +99,7 @@ bool scalar_from(PyObject* object, Scalar* out) {
         *out = Scalar::of(int_from(object, "a number"));
         return true;
     }
-    if (std::string_view(name).starts_with("numpy.complex")) {
+    if (is_numpy(object, "numpy.complex")) {
         Py_complex z = to_complex(object);
         *out = Scalar::of(z.real, z.imag);
         return true;

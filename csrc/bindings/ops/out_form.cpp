@@ -4,10 +4,12 @@
 // stand for do not run the function: see `shortcut` in minitensor/composite/registry.py.
 #include <cstddef>
 #include <cstring>
+#include <memory>
 
 #include "autograd/tape.h"
 #include "bindings/autograd/autocast.h"
 #include "bindings/ops/overrides.h"
+#include "bindings/ops/parameter_kinds.h"
 #include "bindings/ops/shortcut.h"
 #include "dispatch/thread_local_state.h"
 
@@ -20,6 +22,8 @@ struct OutFormObject {
     PyObject* plain;
     PyObject* storing;
     PyObject* shortcuts;  // a tuple of Shortcuts, or null
+    PyObject* kinds;      // a capsule with the ParameterKinds, made by the first call that needs them; null: not yet
+    const ParameterKinds* checks;  // these, if there are any
     bool direct;          // a shortcut may write to `out`
     bool older;           // there is an older form of its calls
     PyObject* api;        // what those who override calls know it by; null: itself; None: they don't see it
@@ -51,6 +55,33 @@ PyObject* renamed = nullptr;
 
 // `rearranged(function, args, kwargs)` gives the arguments of a call in an older form as today's, or None.
 PyObject* rearranged = nullptr;
+
+// `parameter_kinds(function)` describes the parameters that take one kind of value only.
+PyObject* parameter_kinds = nullptr;
+
+void delete_kinds(PyObject* capsule) { delete static_cast<ParameterKinds*>(PyCapsule_GetPointer(capsule, nullptr)); }
+
+void describe_kinds(OutFormObject* form) {
+    PyRef described = checked(PyObject_CallOneArg(parameter_kinds, form->plain));
+    auto made = std::make_unique<ParameterKinds>(described.get());
+    if (form->kinds) return;  // by another thread
+    form->kinds = checked(PyCapsule_New(made.get(), nullptr, slot<delete_kinds>)).release();
+    const ParameterKinds* kinds = made.release();
+    form->checks = kinds->empty() ? nullptr : kinds;
+}
+
+// Calls the function, unless an argument is of another kind than its parameter.
+PyObject* call_checked(OutFormObject* form, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+    auto check = [&] {
+        if (!form->kinds) describe_kinds(form);
+        if (form->checks)
+            form->checks->check(form->storing, args, static_cast<size_t>(PyVectorcall_NARGS(nargsf)), kwnames);
+        return true;
+    };
+    if (__builtin_expect(form->checks || !form->kinds, 1) && parameter_kinds && !guarded(check)) return nullptr;
+    PyObject* function = names_out(kwnames) ? form->storing : form->plain;
+    return PyObject_Vectorcall(function, args, nargsf, kwnames);
+}
 
 // A call's arguments as Python's functions get them; false with an error set.
 bool collect(PyObject* const* args, size_t nargsf, PyObject* kwnames, PyRef& places, PyRef& names) {
@@ -86,10 +117,10 @@ bool call_rearranged(PyObject* self, PyObject* const* args, size_t nargsf, PyObj
 }
 
 // A call that failed with TypeError, once more if keywords of it have NumPy's names; false if they don't.
-bool call_renamed(PyObject* function, PyObject* const* args, size_t nargsf, PyObject* kwnames, PyObject** result) {
+bool call_renamed(OutFormObject* form, PyObject* const* args, size_t nargsf, PyObject* kwnames, PyObject** result) {
     PyObject *kind, *error, *trace;
     PyErr_Fetch(&kind, &error, &trace);
-    PyRef names(PyObject_CallFunctionObjArgs(renamed, function, kwnames, nullptr));
+    PyRef names(PyObject_CallFunctionObjArgs(renamed, form->plain, kwnames, nullptr));
     if (!names || names.get() == Py_None) {
         PyErr_Restore(kind, error, trace);
         return false;
@@ -97,7 +128,7 @@ bool call_renamed(PyObject* function, PyObject* const* args, size_t nargsf, PyOb
     Py_XDECREF(kind);
     Py_XDECREF(error);
     Py_XDECREF(trace);
-    *result = PyObject_Vectorcall(function, args, nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, names.get());
+    *result = call_checked(form, args, nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, names.get());
     return true;
 }
 
@@ -184,10 +215,9 @@ PyObject* out_form_vectorcall(PyObject* self, PyObject* const* args, size_t narg
     const size_t given = static_cast<size_t>(PyVectorcall_NARGS(nargsf)) +
                          (kwnames ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0);
     if (!asked && any_foreign(args, given) && out_form_overridden(self, args, nargsf, kwnames, &result)) return result;
-    PyObject* function = names_out(kwnames) ? as_out_form(self)->storing : as_out_form(self)->plain;
-    result = PyObject_Vectorcall(function, args, nargsf, kwnames);
+    result = call_checked(as_out_form(self), args, nargsf, kwnames);
     if (!result && renamed && kwnames && PyErr_ExceptionMatches(PyExc_TypeError)) {
-        call_renamed(function, args, nargsf, kwnames, &result);
+        call_renamed(as_out_form(self), args, nargsf, kwnames, &result);
     }
     if (__builtin_expect(!result && as_out_form(self)->older, 0) && PyErr_ExceptionMatches(PyExc_TypeError)) {
         if (call_rearranged(self, args, nargsf, kwnames, &result)) return result;
@@ -246,6 +276,8 @@ int out_form_clear(PyObject* self) {
     Py_CLEAR(as_out_form(self)->plain);
     Py_CLEAR(as_out_form(self)->storing);
     Py_CLEAR(as_out_form(self)->shortcuts);
+    as_out_form(self)->checks = nullptr;
+    Py_CLEAR(as_out_form(self)->kinds);
     Py_CLEAR(as_out_form(self)->api);
     return 0;
 }
@@ -291,6 +323,8 @@ PyObject* copied(OutFormObject* from) {
     made->plain = Py_NewRef(from->plain);
     made->storing = Py_NewRef(from->storing);
     made->shortcuts = Py_XNewRef(from->shortcuts);
+    made->kinds = Py_XNewRef(from->kinds);
+    made->checks = from->checks;
     made->direct = from->direct;
     made->older = from->older;
     made->autocast = from->autocast;
@@ -351,27 +385,41 @@ PyObject* py_out_form(PyObject*, PyObject* args) {
     made->plain = Py_NewRef(plain);
     made->storing = Py_NewRef(storing);
     made->shortcuts = shortcuts.release();
+    made->kinds = nullptr;
+    made->checks = nullptr;
     made->direct = direct;
     made->api = nullptr;
     PyObject_GC_Track(made);
     return reinterpret_cast<PyObject*>(made);
 }
 
-// set_argument_error(argument_error, renamed, rearranged): what explains an error of a call, what knows other names of
-// keywords, and what knows older forms.
+// set_argument_error(argument_error, renamed, rearranged, parameter_kinds): what explains an error of a call, what
+// knows other names of keywords, what knows older forms, and what describes parameters.
 PyObject* py_set_argument_error(PyObject*, PyObject* args) {
-    PyObject *explain, *rename, *rearrange;
-    if (!PyArg_ParseTuple(args, "OOO:set_argument_error", &explain, &rename, &rearrange)) return nullptr;
+    PyObject *explain, *rename, *rearrange, *describe;
+    if (!PyArg_ParseTuple(args, "OOOO:set_argument_error", &explain, &rename, &rearrange, &describe)) return nullptr;
     Py_XSETREF(argument_error, Py_NewRef(explain));
     Py_XSETREF(renamed, Py_NewRef(rename));
     Py_XSETREF(rearranged, Py_NewRef(rearrange));
+    Py_XSETREF(parameter_kinds, Py_NewRef(describe));
     Py_RETURN_NONE;
 }
 
+// is_of_kind(kind, value): whether a parameter of that kind takes the value.
+PyObject* py_is_of_kind(PyObject*, PyObject* args) {
+    const char* kind;
+    PyObject* value;
+    if (!PyArg_ParseTuple(args, "sO:is_of_kind", &kind, &value)) return nullptr;
+    return PyBool_FromLong(is_of_kind(kind_named(kind), value));
+}
+
 PyMethodDef out_form_functions[] = {
+    {"is_of_kind", method<py_is_of_kind>(), METH_VARARGS,
+     "is_of_kind(kind, value): whether a parameter that is a 'bool', 'int', 'float' or 'Number' takes the value."},
     {"set_argument_error", method<py_set_argument_error>(), METH_VARARGS,
-     "set_argument_error(argument_error, renamed, rearranged): explains calls with wrong arguments, and knows NumPy's "
-     "names and older forms."},
+     "set_argument_error(argument_error, renamed, rearranged, parameter_kinds): explains calls with wrong arguments, "
+     "and "
+     "knows NumPy's names, older forms and the kinds of parameters."},
     {"same_form", method<py_same_form>(), METH_O, "Another object of the same function, for Tensor."},
     {"set_form_api", method<py_set_form_api>(), METH_VARARGS,
      "set_form_api(form, api): what those who override calls know it by; None: they don't see it."},

@@ -214,6 +214,7 @@ def interpolate(
         pool = getattr(adaptive_pooling, f"adaptive_avg_pool{rank}d")
         area: Tensor = pool(input, sizes)
         return area
+    antialias = bool(antialias)
     return _resize_as(mode, rank, antialias)(input, sizes, scales, mode, align_corners, antialias)
 
 

@@ -1,0 +1,61 @@
+#include "bindings/ops/parameter_kinds.h"
+
+#include <string>
+
+namespace mt::py {
+
+static std::string text_of(PyObject* string) {
+    const char* text = PyUnicode_AsUTF8(string);
+    if (!text) fail_python();
+    return text;
+}
+
+ArgType kind_named(std::string_view kind) {
+    if (kind == "bool") return ArgType::Bool;
+    if (kind == "int") return ArgType::Int;
+    return kind == "float" ? ArgType::Float : ArgType::Scalar;
+}
+
+ParameterKinds::ParameterKinds(PyObject* described) {
+    PyRef items = checked(PySequence_Fast(described, "parameters must be a sequence"));
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.get()); ++i) {
+        PyObject* name;
+        Py_ssize_t place;
+        const char* kind;
+        int optional;
+        if (!PyArg_ParseTuple(PySequence_Fast_GET_ITEM(items.get(), i), "Unsp", &name, &place, &kind, &optional))
+            fail_python();
+        Py_INCREF(name);
+        PyUnicode_InternInPlace(&name);
+        parameters_.push_back({PyRef(name), place, kind_named(kind), optional != 0});
+    }
+}
+
+// Most arguments, without asking whether they are tensors.
+static bool is_plain(ArgType type, PyObject* object) {
+    if (PyLong_CheckExact(object)) return type != ArgType::Bool;
+    return type == ArgType::Float ? PyFloat_CheckExact(object) : type == ArgType::Bool && PyBool_Check(object);
+}
+
+void ParameterKinds::check(PyObject* function, PyObject* const* args, size_t count, PyObject* kwnames) const {
+    const auto given = static_cast<int64_t>(count);
+    for (const Parameter& parameter : parameters_) {
+        PyObject* object = nullptr;
+        if (parameter.place >= 0 && parameter.place < given) {
+            object = args[parameter.place];
+        } else if (kwnames) {
+            for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(kwnames) && !object; ++k)
+                if (PyTuple_GET_ITEM(kwnames, k) == parameter.name.get()) object = args[given + k];
+        }
+        if (!object || is_plain(parameter.type, object) || (parameter.optional && object == Py_None) ||
+            is_of_kind(parameter.type, object))
+            continue;
+        PyRef name = checked(PyObject_GetAttrString(function, "__name__"));
+        const bool by_place = parameter.place >= 0 && parameter.place < given;
+        fail_type(text_of(name.get()) + "(): argument '" + text_of(parameter.name.get()) + "'" +
+                  (by_place ? " (position " + std::to_string(parameter.place + 1) + ")" : "") + " must be " +
+                  type_name(parameter.type) + ", not " + type_text(object));
+    }
+}
+
+}  // namespace mt::py
