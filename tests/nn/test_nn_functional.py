@@ -619,6 +619,8 @@ def test_names_and_signatures_are_pytorchs():
         for mine, other in zip(got, expected, strict=True):
             same_dtype = repr(mine.default) == repr(other.default).replace("torch.", "minitensor.")
             assert mine.default == other.default or same_dtype, name
+    for name in ("GRID_SAMPLE_INTERPOLATION_MODES", "GRID_SAMPLE_PADDING_MODES"):
+        assert getattr(F, name) == getattr(theirs, name)
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -339,6 +339,36 @@ def test_compiled_functions_take_and_give_sparse_tensors():
         assert twice(mt.tensor([1.0, scale])).to_dense().tolist() == [2.0, 2 * scale, 0.0]
 
 
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+def test_norms_and_powers(layout):
+    dense = random(6, 9)
+    s, array = as_layout(dense, layout), dense.numpy()
+    there = np.abs(array[array != 0])
+    for p, wanted in [
+        ("fro", (there**2).sum() ** 0.5), (2, (there**2).sum() ** 0.5), (1, there.sum()),
+        (3.0, (there**3).sum() ** (1 / 3)), (float("inf"), there.max()), (0, len(there)),
+    ]:  # fmt: skip
+        np.testing.assert_allclose([s.norm(p).item(), mt.norm(s, p).item()], wanted, rtol=1e-12)
+    np.testing.assert_allclose([s.norm().item(), mt.native_norm(s).item()], np.linalg.norm(array), rtol=1e-12)
+    assert s.float().norm(1, dtype=mt.float64).dtype is mt.float64
+    with pytest.raises(RuntimeError, match="at least 2 dimensions"):
+        s.norm("nuc")
+    with pytest.raises(NotImplementedError, match="norm with dim"):
+        s.norm(2, 0)
+    close(s**2, dense**2)
+    with pytest.raises(RuntimeError, match="zeroth power"):
+        s**0
+    assert s.any().item()
+    assert not as_layout(mt.zeros(6, 9), layout).any().item()
+
+
+def test_norms_and_powers_of_repeated_places():
+    s = mt.sparse_coo_tensor([[0, 0, 1]], [1.0, 2.0, -2.0], (3,))
+    assert [s.norm(1).item(), s.norm(2).item()] == pytest.approx([5.0, 13.0**0.5])
+    assert (s**2).to_dense().tolist() == [9.0, 4.0, 0.0]
+    assert not mt.sparse_coo_tensor([[0, 0]], [1.0, -1.0], (2,)).any().item()
+
+
 @pytest.mark.torch
 @pytest.mark.filterwarnings("ignore:Sparse")
 def test_results_are_pytorchs():

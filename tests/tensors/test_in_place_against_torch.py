@@ -210,3 +210,10 @@ def test_in_place_methods(part):
                 assert_alike(ours[what], value, (name, *call, what), bound_of(call))
             compared += 1
     assert compared > 25
+
+
+def test_every_method_is_one_of_pytorchs():
+    torch = pytest.importorskip("torch")
+    ours = {name for name in dir(mt.Tensor) if not name.startswith("_")}
+    # The array API wants one, and three are PyTorch's ops that its Tensor lacks.
+    assert ours - set(dir(torch.Tensor)) == {"alias", "combinations", "slice", "to_device"}
