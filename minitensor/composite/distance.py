@@ -41,7 +41,7 @@ def cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: str | None = _MODES[0]
         if not x.dtype.is_floating_point:
             raise RuntimeError(f"cdist only supports floating-point dtypes, {name} got: {_C.type_name(x.dtype)}")
     p = number(p, "cdist", "p")
-    if p < 0:
+    if not p >= 0:
         raise RuntimeError("cdist only supports non-negative p values")
     if x1.dtype.itemsize < 4:
         raise NotImplementedError(
@@ -82,7 +82,7 @@ def pdist(input: Any, p: float = 2.0) -> _C.Tensor:
     if not input.dtype.is_floating_point:
         raise RuntimeError("pdist only supports floating-point dtypes")
     p = number(p, "pdist", "p")
-    if p < 0:
+    if not p >= 0:
         raise RuntimeError("pdist only supports non-negative p values")
     n = input.shape[0]
     if n < 2:

@@ -13,6 +13,7 @@ from minitensor.composite.numbers import number
 from minitensor.composite.registry import autocast, composite, grad_fn, in_place_method, overwritten, shortcut
 from minitensor.composite.shape import broadcast_shapes, broadcast_tensors, reshape
 from minitensor.ops import elementwise, index, mask, movement, scatter
+from minitensor.ops.checks import refuse_where
 from minitensor.ops.creation import full
 
 Tensor = _C.Tensor
@@ -206,6 +207,8 @@ def _spread(input: Any, dim: int, index: Any, source: Any, reduce: str) -> tuple
         raise RuntimeError(f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}.")
     mode = ordered_mode(input, REDUCTIONS[reduce], "index_reduce")
     index, d, source = _slices("index_reduce", input, dim, index, source)
+    size = input.shape[d] if input.ndim else 1
+    refuse_where((index < 0) | (index >= size), "index out of range in self")
     place = [1] * source.ndim
     place[d] = index.numel()
     return movement.expand(reshape(index, place), source.shape), source, d, mode

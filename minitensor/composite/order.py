@@ -9,6 +9,7 @@ from minitensor._functions.named_results import named
 from minitensor.composite.dims import normal_dim
 from minitensor.composite.registry import autocast, composite, shortcut
 from minitensor.ops import ROWS
+from minitensor.ops.checks import refuse_where
 from minitensor.ops.elementwise import where
 
 __all__: list[str] = []
@@ -85,8 +86,8 @@ def _quantile(input: Any, q: Any, dim: int | None, keepdim: bool, interpolation:
         q = _C.tensor_from_data(q, input.dtype, input.device, True)
     elif q.dtype is not input.dtype:
         raise RuntimeError(f"{name}() q tensor must be same dtype as the input tensor")
-    elif not bool(_C.all_slices((q >= 0) & (q <= 1)).all()):
-        raise RuntimeError(f"{name}() q values must be in the range [0, 1]")
+    else:
+        refuse_where(((q >= 0) & (q <= 1)).logical_not(), "quantile() q values must be in the range [0, 1]")
     place = 0 if dim is None else normal_dim(dim, input.ndim)
     if dim is None or input.ndim == 0:
         rows = input.reshape(-1)

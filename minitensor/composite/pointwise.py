@@ -250,10 +250,19 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
         raise RuntimeError(
             "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '" + str(rounding_mode) + "'"
         )
+    if isinstance(input, Tensor) and input.dtype in (_C.float16, _C.bfloat16) and _single(other, input.dtype):
+        return ROWS["div"].call(input.to(_C.float32), other).trunc().to(input.dtype)  # as PyTorch, rounded once
     if any(isinstance(x, float) or (isinstance(x, Tensor) and not _whole(x.dtype)) for x in (input, other)):
         return ROWS["div"].call(input, other).trunc()
     # Whole numbers: the remainder with the sign of input is taken off first.
     return ROWS["floor_divide"].call(input - pointwise.fmod(input, other), other)
+
+
+def _single(other: Any, dtype: Any) -> bool:
+    """Whether it is a number, or a tensor of one element that has no say in the dtype."""
+    if not isinstance(other, Tensor):
+        return isinstance(other, (int, float))
+    return other.dtype is dtype and other.numel() == 1
 
 
 def _div_(self: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:

@@ -259,9 +259,9 @@ def norm_except_dim(v: Any, pow: int = 2, dim: int = 0) -> Tensor:
 def renorm(input: Any, p: float, dim: int, maxnorm: float) -> Tensor:
     """The slices along dim, those whose p-norm is above maxnorm scaled to it."""
     p, maxnorm = number(p, "renorm", "p"), number(maxnorm, "renorm", "maxnorm")
-    if p <= 0:
+    if not p > 0:
         raise RuntimeError("renorm: non-positive-norm not supported")
-    if maxnorm < 0:
+    if not maxnorm >= 0:
         raise RuntimeError(f"renorm: expected maxnorm to be >= 0 but got {maxnorm:g}")
     if input.ndim < 2:
         raise RuntimeError(f"renorm: input needs at least 2 dimensions, got {input.ndim} dimensions")

@@ -13,6 +13,7 @@ from minitensor.composite.dims import normal_dim
 from minitensor.composite.numbers import number, whole
 from minitensor.composite.registry import composite
 from minitensor.ops import ROWS
+from minitensor.ops.checks import refuse_where
 from minitensor.ops.creation import linspace
 from minitensor.ops.elementwise import clone, where
 
@@ -201,18 +202,15 @@ def cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any 
                 f"cov(): expected {name} to have the same numel as there are observations in the input but got "
                 f"{given.numel()} != {n}"
             )
-        if n and float(given.min()) < 0:
-            raise RuntimeError(f"cov(): {name} cannot be negative")
+        refuse_where(given < 0, f"cov(): {name} cannot be negative")
         weights = given if weights is None else weights * given
     if not (x.is_floating_point() or x.is_complex()):
         x = x.to(_C.get_default_dtype())
-    if n == 0 or (weights is not None and float(weights.sum()) == 0):
-        mean: Any = math.nan
-        total: Any = 0.0
-    elif weights is None:
-        mean, total = x.mean(1, True), n
+    if weights is None:
+        mean, total = (x.mean(1, True), n) if n else (math.nan, 0)
     else:
         total = weights.sum()
+        refuse_where(total == 0, "cov(): weights sum to zero, can't be normalized")
         mean = (x * weights).sum(1, True) / total
     if weights is None:
         freedom = n - correction
@@ -361,13 +359,12 @@ def segment_reduce(
     place = normal_dim(axis, data.ndim)
     if offsets is None:
         if not unsafe:
-            if lengths.numel() and int(_C.all_slices(lengths).min()) < 0:
-                raise RuntimeError("segment_reduce(): lengths contains negative value!")
-            if not bool(_C.all_slices(lengths.sum(-1) == data.shape[lengths.ndim - 1]).all()):
-                raise RuntimeError(
-                    "segment_reduce(): Expected all rows of lengths along axis to sum to data.size(lengths.dim()-1) "
-                    "when !unsafe."
-                )
+            refuse_where(lengths < 0, "lengths contains negative value!")
+            refuse_where(
+                lengths.sum(-1) != data.shape[lengths.ndim - 1],
+                "segment_reduce(): Expected all rows of lengths along axis to sum to data.size(lengths.dim()-1) when "
+                "!unsafe.",
+            )
         if lengths.ndim != place + 1:
             raise RuntimeError(
                 "segment_reduce(): Expected axis to be the last dimension of lengths but got " + str(axis) + "."

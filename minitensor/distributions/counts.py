@@ -217,6 +217,8 @@ class Multinomial(Distribution):
             raise NotImplementedError("inhomogeneous total_count is not supported")
         self.total_count = total_count
         self._categorical = Categorical(probs=probs, logits=logits)
+        if total_count < 0:
+            Binomial(total_count, self._categorical.probs)  # which says so
         super().__init__(
             self._categorical.batch_shape, Size(self._categorical.param_shape[-1:]), validate_args=validate_args
         )

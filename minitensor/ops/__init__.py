@@ -1,6 +1,7 @@
 """The ops, one row each. See `minitensor.ops.row`."""
 
 from minitensor.ops import (
+    checks,
     collective,
     complex,
     contraction,
@@ -26,6 +27,7 @@ from minitensor.ops.row import ROWS, Row
 __all__ = [
     "ROWS",
     "Row",
+    "checks",
     "collective",
     "complex",
     "contraction",

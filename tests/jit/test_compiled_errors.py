@@ -102,6 +102,7 @@ DEAD = {
     "a division of floats": (lambda: mt.tensor([1.0, 2]) // mt.tensor([0.0, 1]), None),
     "a remainder by a kernel": (lambda: mt.fmod(mt.tensor([1, 2]), mt.tensor([0, 1])), ZeroDivisionError),
     "too few elements": (lambda: mt.ones(4).masked_scatter(mt.ones(4) > 0, mt.ones(3)), RuntimeError),
+    "no probability": (lambda: mt.nn.functional.binary_cross_entropy(mt.ones(3) * 2, mt.ones(3)), RuntimeError),
     "a target": (lambda: mt.nn.functional.nll_loss(mt.ones(2, 3), mt.tensor([1, 5])), IndexError),
 }
 

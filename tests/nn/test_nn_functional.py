@@ -675,3 +675,16 @@ def test_products_of_groups():
     for one, other, more in ((x[0], many, {}), (x, many, {"offs": offs}), (x[0, 0], y, {"offs": offs})):
         with pytest.raises(RuntimeError, match=r"offset|2d or 3d"):
             F.grouped_mm(t(one), t(other), **more)
+
+
+@pytest.mark.parametrize(
+    ("mode", "rank", "expected"), [("bilinear", 3, 6 + 8), ("nearest", 3, 3 + 1), ("bicubic", 2, 8 + 16)]
+)
+def test_places_of_neighbours_are_found_once_for_all_corners(mode, rank, expected, monkeypatch):
+    from minitensor.nn.functional import grid
+
+    calls = []
+    where = grid.where
+    monkeypatch.setattr(grid, "where", lambda *given: calls.append(1) or where(*given))
+    F.grid_sample(mt.rand(1, 2, *[4] * rank), mt.rand(1, *[3] * rank, rank), mode=mode, align_corners=False)
+    assert len(calls) == expected

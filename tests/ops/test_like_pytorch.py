@@ -186,3 +186,49 @@ def test_a_norm_of_a_negative_order_has_no_second_derivative_at_zero(ord):
     assert first.tolist() == [0, 0]
     assert math.isnan(second[0].item())
     assert second[1].item() == 0
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+@pytest.mark.parametrize(
+    ("dtype", "number", "places", "expected"),
+    [
+        # A number keeps its precision, and the quotient is cut before it is rounded; a tensor's is rounded first.
+        (mt.float16, 0.3, [7.5, 7.49609375, -2.69921875, 600.0], [24.0, 24.0, -8.0, 1999.0]),
+        (mt.bfloat16, 0.3, [11.6875, 7.5, -2.703125, 600.0], [38.0, 24.0, -9.0, 2000.0]),
+    ],
+)
+def test_quotients_by_a_number_are_cut_before_they_are_rounded(dtype, number, places, expected, recorded):
+    x = mt.tensor(places, dtype=dtype)
+
+    def quotients():
+        one = mt.tensor([number], dtype=dtype)
+        return [
+            mt.div(x, number, rounding_mode="trunc"),
+            x.clone().div_(number, rounding_mode="trunc"),
+            mt.div(x, one, rounding_mode="trunc"),
+            mt.div(x, one.expand(len(places)).clone(), rounding_mode="trunc"),
+        ]
+
+    if recorded:
+        with mt.jit_scope():
+            got = [q.tolist() for q in quotients()]
+    else:
+        got = [q.tolist() for q in quotients()]
+    assert got[:2] == [expected] * 2
+    near = float(mt.tensor(number, dtype=dtype))
+    cut = [float(math.trunc(mt.tensor(p, dtype=mt.float32).div(near).item())) for p in places]
+    assert got[2] == mt.tensor(cut, dtype=dtype).tolist()
+    rounded = [mt.tensor(mt.tensor(p, dtype=mt.float32).div(near).item(), dtype=dtype).item() for p in places]
+    assert got[3] == [math.trunc(q) for q in rounded]
+
+
+@pytest.mark.torch
+def test_quotients_that_are_cut_are_pytorchs():
+    torch = pytest.importorskip("torch")
+    for name in ("float16", "bfloat16"):
+        torch.manual_seed(0)
+        x, y = (torch.randn(4000) * 20).to(getattr(torch, name)), torch.randn(4000).to(getattr(torch, name))
+        ours = [mt.tensor(t.float().numpy()).to(getattr(mt, name)) for t in (x, y)]
+        for other, mine in ((0.3, 0.3), (7, 7), (y, ours[1]), (y[:1], ours[1][:1]), (y[0], ours[1][0])):
+            wanted = torch.div(x, other, rounding_mode="trunc").float()
+            assert mt.div(ours[0], mine, rounding_mode="trunc").float().tolist() == wanted.tolist()

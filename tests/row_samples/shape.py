@@ -78,6 +78,7 @@ def shape_forms(op: Any, index: Any) -> dict[str, list[tuple[Any, ...]]]:
             (op(0, 3), op(3, **mask), 1),
             (op(70), op(70, **mask), op()),
         ],
+        "_refuse_where": [(mt.zeros(size, dtype=mt.bool), 0) for size in ((4, 5), (3,), (), (0, 3))],
         "masked_scatter": [
             (op(4, 5), op(4, 5, **mask), op(20)),
             (op(4, 5), op(5, **mask), op(5, 5)),

@@ -112,6 +112,11 @@ void check_fits(Scalar value, DType dtype) {
         fail(std::string("value cannot be converted to type ") + c_type_name(dtype) + " without overflow");
 }
 
+// Of what is first made a tensor of one element: those of 16 bits take any number, as infinities.
+void check_element(Scalar value, DType dtype) {
+    if (!is_floating(dtype) || itemsize(dtype) > 2) check_fits(value, dtype);
+}
+
 // Unary ------------------------------------------------------------------------------------------------------------
 
 void infer_neg(Call& call) {
@@ -256,6 +261,8 @@ void infer_where(Call& call) {
     values.operands = call.operands + 1;
     values.operand_count = 2;
     DType dtype = result_type(values);
+    for (size_t i = 0; i < 2; ++i)
+        if (values.operands[i].is_scalar) check_element(values.operands[i].scalar, dtype);
     call.compute = call.results[0].dtype = dtype;
     Dims& sizes = call.results[0].sizes;
     sizes = sizes_of(call.operands[0]);
@@ -294,7 +301,7 @@ void infer_copy(Call& call) {
     const Tensor& destination = call.in(0);
     set_unary(call, destination.dtype, destination.dtype);
     const Operand& source = call.operands[1];
-    if (source.is_scalar) return check_fits(source.scalar, destination.dtype);
+    if (source.is_scalar) return check_element(source.scalar, destination.dtype);
     if (source.tensor->sizes == destination.sizes) return;
     if (!(broadcast_shapes(destination.sizes, source.tensor->sizes) == destination.sizes))
         fail("output with shape " + to_string(destination.sizes) + " doesn't match the broadcast shape " +

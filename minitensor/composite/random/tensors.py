@@ -17,6 +17,7 @@ from minitensor.composite.registry import composite, grad_fn
 from minitensor.composite.shape import broadcast_shapes
 from minitensor.creation import with_requires_grad
 from minitensor.ops import random as _ops
+from minitensor.ops.checks import refuse_where
 from minitensor.ops.elementwise import isfinite, minimum
 from minitensor.ops.pointwise import log1p
 from minitensor.ops.reduction import argmax
@@ -238,8 +239,7 @@ def normal(
     if isinstance(std, Tensor):
         if std.dtype.is_complex:
             raise RuntimeError("normal expects standard deviation to be non-complex")
-        if std.numel() and not bool(_C.all_slices(std >= 0).all()):
-            raise RuntimeError("normal expects all elements of std >= 0.0")
+        refuse_where((std >= 0).logical_not(), "normal expects all elements of std >= 0.0")
     elif std < 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {float(std)}")
     like = mean if isinstance(mean, Tensor) else std
@@ -290,9 +290,8 @@ def uniform_dtype(p: Any) -> Any:
 def check_probability(p: Any) -> None:
     """Raise RuntimeError unless probabilities are in [0, 1]."""
     if isinstance(p, Tensor):
-        within = _C.all_slices((p >= 0) & (p <= 1))
-        if within.device.type != "meta" and not bool(within.all()):
-            raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
+        outside = ((p >= 0) & (p <= 1)).logical_not()
+        refuse_where(outside, "Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
     elif not 0 <= p <= 1:
         raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p}")
 
@@ -317,12 +316,12 @@ def multinomial(
         raise RuntimeError("cannot sample n_sample <= 0 samples")
     if not replacement and num_samples > categories:
         raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
-    if input.numel() and not bool(_C.all_slices(isfinite(input) & (input >= 0)).all()):
-        raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
+    wrong = (isfinite(input) & (input >= 0)).logical_not()
+    refuse_where(wrong, "probability tensor contains either `inf`, `nan` or element < 0")
     weights = input.detach().to(_C.float64 if input.dtype is _C.float64 else _C.float32)
     nonzero = (weights > 0).sum(-1)
-    if input.numel() and bool(_C.all_slices(nonzero == 0).any()):
-        raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
+    if input.numel():
+        refuse_where(nonzero == 0, "invalid multinomial distribution (sum of probabilities <= 0)")
     if _as_torch(generator, input.device):
         made = torch_.multinomial(weights, num_samples, replacement, generator)
     elif replacement:
@@ -359,8 +358,7 @@ def poisson(input: Any, generator: Any = None) -> Tensor:
     """Samples of the Poisson distribution of the rates in input, in its dtype."""
     if not input.is_floating_point():
         raise RuntimeError(f"\"poisson_cpu\" not implemented for '{input.dtype}'")
-    if input.numel() and not bool(_C.all_slices(input >= 0).all()):
-        raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")
+    refuse_where((input >= 0).logical_not(), "invalid Poisson rate, expected rate to be non-negative")
     if _as_torch(generator, input.device):
         return with_history(torch_.poisson(input, generator), input)
     return with_history(_by_numpy("poisson", generator, input.shape, input).to(input), input)

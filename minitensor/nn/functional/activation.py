@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from minitensor.composite import composite
 from minitensor.composite.pointwise import prelu
 from minitensor.composite.random.torch_numbers import as_torch
 from minitensor.composite.registry import autocast, grad_fn, overwritten, shortcut, with_out
+from minitensor.dtypes import finfo
 from minitensor.ops import ROWS
 
 __all__ = [
@@ -167,6 +169,9 @@ def rrelu(
     inplace: bool = False,
 ) -> Tensor:
     """Return :func:`leaky_relu` with a slope from ``[lower, upper]``: random if ``training``, else the middle."""
+    for name, bound in (("lower", lower), ("upper", upper)):
+        if not math.isfinite(bound):
+            raise RuntimeError(f"rrelu: {name} bound must be finite, got {bound}")
     if lower > upper:
         raise RuntimeError("Lower bound should be less than or equal to the upper bound")
     if not training:
@@ -252,8 +257,11 @@ def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
 @with_out
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """Return ``input`` drawn towards 0 by ``lambd``."""
-    if lambd < 0:
-        raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {lambd}.")
+    most = finfo(input.dtype).max if input.dtype.is_floating_point else math.inf
+    if not 0 <= lambd <= most:
+        raise RuntimeError(
+            f"lambda must be in range [0, {most:g}] for input dtype {_C.type_name(input.dtype)}, but found {lambd:g}"
+        )
     result: Tensor = ROWS["_softshrink"].call(input, lambd)
     return result
 

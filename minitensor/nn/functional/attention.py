@@ -58,6 +58,8 @@ def scaled_dot_product_attention(
     """
     _check(query, key, value, attn_mask)
     dropout_p = number(dropout_p, "scaled_dot_product_attention", "dropout_p")
+    if dropout_p > 1.0:
+        raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {dropout_p:g}")
     if enable_gqa:
         if key.dim() < 3 or query.shape[-3] % key.shape[-3] or query.shape[-3] % value.shape[-3]:
             raise RuntimeError("Number of heads in key and value must divide the number of heads in query")

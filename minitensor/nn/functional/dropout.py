@@ -24,6 +24,13 @@ def _check(p: float) -> None:
     p = number(p, "dropout", "p")
     if p < 0.0 or p > 1.0:
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+    _check_op(p)
+
+
+def _check_op(p: float) -> None:
+    """Check as PyTorch's ops do, whose error is another one than that of `nn.functional`."""
+    if not 0.0 <= p <= 1.0:
+        raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {p:g}")
 
 
 def _stored(input: Tensor, result: Tensor, inplace: bool) -> Tensor:
@@ -64,6 +71,7 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
 @composite(name="dropout", method=False)
 def _torch_dropout(input: Tensor, p: float, train: bool) -> Tensor:
     """Return the input with elements zero at random if ``train``. See ``nn.functional.dropout``."""
+    _check_op(p)
     return dropout(input, p, train)
 
 
@@ -150,10 +158,12 @@ def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False,
 
 def _offer(name: str, function: Any) -> None:
     def call(input: Tensor, p: float, train: bool) -> Tensor:
+        _check_op(p)
         result: Tensor = function(input, p, train)
         return result
 
     def call_(input: Tensor, p: float, train: bool) -> Tensor:
+        _check_op(p)
         result: Tensor = function(input, p, train, True)
         return result
 

@@ -83,9 +83,9 @@ def _reflected(x: Tensor, low: float, high: float) -> Tensor:
         return x * 0.0
     span = high - low
     distance = (x - low).abs()
-    extra = distance - floor((distance / span).detach()) * span
-    even = floor((distance / span).detach()).remainder(2.0) == 0
-    return where(even, extra + low, high - extra)
+    turns = floor((distance / span).detach())
+    extra = distance - turns * span
+    return where(turns.remainder(2.0) == 0, extra + low, high - extra)
 
 
 def _placed(x: Tensor, size: int, padding_mode: str, align_corners: bool) -> Tensor:
@@ -137,16 +137,18 @@ def grid_sample(
         return _bicubic(input, points, padding_mode, align_corners)
     points = [_placed(p, sizes[d], padding_mode, align_corners) for d, p in enumerate(points)]
     if mode == "nearest":
-        return _at(input, [offered.round(p.detach()) for p in points])
+        return _at(input, [_along(offered.round(p.detach()), n) for p, n in zip(points, sizes, strict=True)])
     low = [floor(p.detach()) for p in points]
     part = [p - q for p, q in zip(points, low, strict=True)]
+    # Where two neighbours along a dimension are is computed once, for all corners.
+    neighbours = [(_along(q, n), _along(q + 1, n)) for q, n in zip(low, sizes, strict=True)]
     result: Any = None
     for corner in itertools.product((0, 1), repeat=rank):
         weight: Any = None
         for p, bit in zip(part, corner, strict=True):
             factor = p if bit else 1 - p
             weight = factor if weight is None else weight * factor
-        term = _at(input, [q + bit for q, bit in zip(low, corner, strict=True)]) * weight.unsqueeze(1)
+        term = _at(input, [both[bit] for both, bit in zip(neighbours, corner, strict=True)]) * weight.unsqueeze(1)
         result = term if result is None else result + term
     return result
 
@@ -181,15 +183,19 @@ def _check(input: Tensor, grid: Tensor, mode: str) -> None:
         )
 
 
-def _at(input: Tensor, places: list[Tensor]) -> Tensor:
-    """Return the elements at whole coordinates ``[N, ...]`` as ``[N, C, ...]``, zero where those lie outside."""
+def _along(place: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """Return where whole coordinates along a dimension are inside, and those as integers."""
+    here = (place >= 0) & (place <= size - 1)
+    return here, where(here, place, 0.0).to(int64)
+
+
+def _at(input: Tensor, places: list[tuple[Tensor, Tensor]]) -> Tensor:
+    """Return the elements at places ``[N, ...]`` along each dimension as ``[N, C, ...]``, zero for those outside."""
     sizes = tuple(input.shape[2:])
     inside: Any = None
     index: Any = None
-    for place, size in zip(places, sizes, strict=True):
-        here = (place >= 0) & (place <= size - 1)
+    for (here, whole), size in zip(places, sizes, strict=True):
         inside = here if inside is None else inside & here
-        whole = where(here, place, 0.0).to(int64)
         index = whole if index is None else index * size + whole
     shape = (input.shape[0], input.shape[1], *index.shape[1:])
     values = _gather(input, index.unsqueeze(1).expand(shape))
@@ -212,15 +218,15 @@ def _cubic_weights(t: Tensor) -> list[Tensor]:
 def _bicubic(input: Tensor, points: list[Tensor], padding_mode: str, align_corners: bool) -> Tensor:
     low = [floor(p.detach()) for p in points]
     weights = [_cubic_weights(p - q) for p, q in zip(points, low, strict=True)]
-    sizes = tuple(input.shape[2:])
+    rows, columns = (
+        [_along(_placed(q + (k - 1), n, padding_mode, align_corners), n) for k in range(4)]
+        for q, n in zip(low, input.shape[2:], strict=True)
+    )
     result: Any = None
     for i in range(4):
         row: Any = None
         for j in range(4):
-            places = [
-                _placed(q + (k - 1), n, padding_mode, align_corners) for q, k, n in zip(low, (i, j), sizes, strict=True)
-            ]
-            term = _at(input, places) * weights[1][j].unsqueeze(1)
+            term = _at(input, [rows[i], columns[j]]) * weights[1][j].unsqueeze(1)
             row = term if row is None else row + term
         row = row * weights[0][i].unsqueeze(1)
         result = row if result is None else result + row

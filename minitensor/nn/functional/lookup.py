@@ -11,6 +11,7 @@ from minitensor.composite import composite
 from minitensor.composite.numbers import number, whole
 from minitensor.composite.registry import grad_fn, shortcut
 from minitensor.ops import ROWS
+from minitensor.ops.checks import refuse_where
 
 __all__ = ["embedding", "embedding_bag", "one_hot"]
 
@@ -285,14 +286,12 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         return (tensor.unsqueeze(-1) == arange(num_classes, device=tensor.device)).to(int64)
     if tensor.numel() == 0 and num_classes <= 0:
         raise RuntimeError("Can not infer total number of classes from empty tensor.")
-    if tensor.numel() and tensor.min().item() < 0:
-        raise RuntimeError("Class values must be non-negative.")
-    largest = int(tensor.max().item()) if tensor.numel() else -1
+    refuse_where(tensor < 0, "Class values must be non-negative.")
     if num_classes == -1:
-        num_classes = largest + 1
+        num_classes = int(tensor.max().item()) + 1
     elif num_classes < 1:
         raise RuntimeError("num_classes should be positive")
-    elif largest >= num_classes:
-        raise RuntimeError("Class values must be smaller than num_classes.")
+    else:
+        refuse_where(tensor >= num_classes, "Class values must be smaller than num_classes.")
     rows = offered.zeros((*tensor.shape, num_classes), dtype=int64, device=tensor.device)
     return rows.scatter_(-1, tensor.unsqueeze(-1), 1)

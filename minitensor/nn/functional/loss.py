@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from minitensor import _C
-from minitensor._C import Tensor
+from minitensor._C import Tensor, float16
 from minitensor._functions import offered
 from minitensor._functions.offered import exp, log, minimum, where
 from minitensor._warning import warn
@@ -15,6 +15,7 @@ from minitensor.composite import composite
 from minitensor.composite.numbers import number
 from minitensor.composite.registry import autocast, grad_fn
 from minitensor.nn.functional.arguments import REDUCTIONS, reduced, reduction_of
+from minitensor.ops.checks import refuse_where
 from minitensor.ops.nn.fused_gradients import logits_loss, smooth_l1, squared_difference
 
 __all__ = [
@@ -154,9 +155,10 @@ def binary_cross_entropy(
             f"Using a target size ({target.shape}) that is different to the input size ({input.shape}) is deprecated. "
             "Please ensure they have the same size."
         )
-    seen = _C.all_slices(input.detach())
-    if not seen._is_pending and seen.numel() and bool(((seen < 0) | (seen > 1)).any()):
-        raise RuntimeError("all elements of input should be between 0 and 1")
+    for name, given in (("input", input), ("target", target)):
+        # A NaN is not between them either.
+        within = given.detach()
+        refuse_where(((within >= 0) & (within <= 1)).logical_not(), f"all elements of {name} should be between 0 and 1")
     losses = _binary(input, target)
     return reduced(losses if weight is None else losses * weight, reduction)
 
@@ -164,11 +166,12 @@ def binary_cross_entropy(
 def _binary(p: Tensor, target: Tensor) -> Tensor:
     """Return the cross entropy of each pair; its slope is ``(p - target) / max(p * (1 - p), 1e-12)``."""
     fixed = p.detach()
-    edge = fixed * (1 - fixed) < 1e-12
+    edge = fixed * (1 - fixed) <= 1e-12  # 0, in float16
     inside = where(edge, 0.5, p)
     regular = -(target * log(inside) + (1 - target) * log(1 - inside))
     value = -(target * log(fixed).clamp(min=-100.0) + (1 - target) * log(1 - fixed).clamp(min=-100.0))
-    return where(edge, value + (p - fixed) * ((fixed - target.detach()) * 1e12), regular)
+    steep = 1e12 if p.dtype is not float16 else 65504.0  # its largest: an infinite slope times 0 is NaN
+    return where(edge, value + (p - fixed) * ((fixed - target.detach()) * steep), regular)
 
 
 @composite(method=False, name="binary_cross_entropy_with_logits")
@@ -292,8 +295,7 @@ def gaussian_nll_loss(
     """
     if not isinstance(var, Tensor):
         var = offered.full(tuple(input.shape), var, dtype=input.dtype, device=input.device)
-    if bool(_C.all_slices(var.detach() < 0).any()):
-        raise ValueError("var has negative entry/entries")
+    refuse_where(var.detach() < 0, "var has negative entry/entries")
     if var.shape != input.shape:
         if tuple(input.shape[:-1]) == tuple(var.shape):
             var = var.unsqueeze(-1)

@@ -12,6 +12,7 @@ from minitensor.composite.numbers import number
 from minitensor.composite.registry import autocast, grad_fn, one_node, shortcut
 from minitensor.nn.functional.arguments import REDUCTIONS, reduced, reduction_of
 from minitensor.ops import ROWS
+from minitensor.ops.checks import refuse_where
 
 __all__ = [
     "cross_entropy",
@@ -302,6 +303,7 @@ def multi_margin_loss(
             else RuntimeError(f"inconsistent weight size, expected {count} but got {list(weight.shape)}")
         )
     index = target.reshape((-1, 1))
+    refuse_where((index < 0) | (index >= count), "target out of range")
     differences = (margin - gather(rows, 1, index) + rows).relu()
     if p == 2:
         differences = differences * differences
@@ -336,8 +338,9 @@ def multilabel_margin_loss(
         raise RuntimeError(f"inconsistent target size: {list(target.shape)} for input of size: {list(input.shape)}")
     count = rows.shape[1]
     index = target.reshape(rows.shape)
+    refuse_where((index < -1) | (index >= count), "argument #2 'target' is out of range")
     listed = (index == -1).to(int64).cumsum(1) == 0  # up to the first -1
-    places = where(listed | (index < -1), index, 0)  # numbers below -1 are no classes, wherever they stand
+    places = where(listed, index, 0)
     chosen = gather(rows, 1, places)
     marks = zeros(tuple(rows.shape), dtype=int64, device=rows.device).scatter_add(1, places, listed.to(int64))
     free = (marks == 0).unsqueeze(1)

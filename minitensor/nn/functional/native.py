@@ -108,7 +108,7 @@ def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor,
     None for ``train`` means that it is training.
     """
     if not 0.0 <= p <= 1.0:
-        raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {p}")
+        raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {p:g}")
     if input.numel() == 0 or train is False:
         return input.clone(), ones(tuple(input.shape), dtype=_C.bool, device=input.device)
     if torch_.as_torch(None, input.device):

@@ -156,7 +156,10 @@ def _by_factors(a: Array, b: Array) -> tuple[Array, Array]:
 def cholesky(a: Array) -> tuple[Array, Array]:
     """The lower factors, and the order of the first leading minor that is not positive-definite, or 0."""
     try:
-        return np.linalg.cholesky(a), np.zeros(a.shape[:-2], np.int32)
+        factors = np.linalg.cholesky(a)
+        # LAPACK's own stops at a NaN.
+        if not np.isnan(np.diagonal(factors, 0, -2, -1)).any():
+            return factors, np.zeros(a.shape[:-2], np.int32)
     except np.linalg.LinAlgError:
         pass
     factors, info = np.tril(flat(a)), np.zeros(int(np.prod(a.shape[:-2])), np.int32)

@@ -51,7 +51,8 @@ struct Examples {
         int64_t at = 0;
         for (int64_t n = 0; n < batch; ++n) {
             if (length(n) < 0 || length(n) > steps)
-                fail("Expected input_lengths to have value at most " + std::to_string(steps) + ", but got value " +
+                fail("Expected input_lengths to have value at " +
+                     (length(n) < 0 ? "least 0" : "most " + std::to_string(steps)) + ", but got value " +
                      std::to_string(length(n)) + " (while checking arguments for ctc_loss_allocate_outputs)");
             if (label_count(n) < 0)
                 fail("Expected target_lengths to have value at least 0, but got value " +
