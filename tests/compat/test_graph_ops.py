@@ -216,6 +216,10 @@ def test_op(name, known):
         (lambda: tf.constant([[1, 2], [3, 4]]), np.array([[1, 2], [3, 4]], np.int32)),
         (lambda: tf.constant(0.5, shape=[2, 2]), np.full((2, 2), 0.5, np.float32)),
         (lambda: tf.constant(np.float64(2)), np.float64(2)),
+        # Whole numbers take 32 bits where they fit.
+        (lambda: tf.constant([-(2**31), 2**31 - 1]), np.array([-(2**31), 2**31 - 1], np.int32)),
+        (lambda: tf.constant([-(2**31) - 1, 0]), np.array([-(2**31) - 1, 0], np.int64)),
+        (lambda: tf.constant([0, 2**31]), np.array([0, 2**31], np.int64)),
         (lambda: tf.zeros([2, 3], tf.int64), np.zeros((2, 3), np.int64)),
         (lambda: tf.ones([2]), np.ones(2, np.float32)),
         (lambda: tf.eye(2), np.eye(2, dtype=np.float32)),

@@ -18,6 +18,7 @@ from minitensor_jit.ir.shape import Shape
 from minitensor_jit.ir.text.parser import parse_module
 from minitensor_jit.passes.collectives.all_reduce_combiner import AllReduceCombiner
 from minitensor_jit.passes.fusion.fusion import Fusion
+from minitensor_jit.passes.fusion.output_fusion import OutputFusion
 from minitensor_jit.passes.layout_assignment import LayoutAssignment
 from minitensor_jit.passes.while_loops.while_loop_invariant_code_motion import WhileLoopInvariantCodeMotion
 from minitensor_jit.passes.while_loops.while_loop_unroller import WhileLoopUnroller
@@ -459,6 +460,20 @@ def test_a_refusal_that_a_later_merge_undoes_is_none():
     one = Fusion()
     assert one.run(b.build(b.tuple(y, b.add(y, x))))
     assert one.decisions == []
+
+
+@pytest.mark.parametrize("in_registers", [False, True])
+def test_a_product_that_is_only_a_result_is_no_refusal(in_registers):
+    def refusals(results):
+        b = Builder("m")
+        product = b.matmul(b.parameter(Shape("f32", (128, 128))), b.parameter(Shape("f32", (128, 128))))
+        module = b.build(b.tuple(*results(b, product)))
+        one = OutputFusion(in_registers)
+        one.run(module)
+        return [refusal.decision.why for refusal in one.decisions]
+
+    assert refusals(lambda b, product: [product]) == []
+    assert refusals(lambda b, product: [product, b.tanh(product)]) == [Refused.NEEDED_IN_MEMORY]
 
 
 def test_refusals_of_a_recorded_program_are_those_of_its_cluster():

@@ -6,6 +6,7 @@ import pytest
 import minitensor as mt
 
 torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
 
 AT_END = [[False, False, False, True], [False, True, True, True], [False] * 4]
 BETWEEN = [[False, True, False, True], [False, False, True, True], [False] * 4]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import minitensor as mt
+import minitensor.nn.functional as F
 
 # float32 from -10 to 10 and large; what NumPy computes in float64 is exact for it.
 POINTS = np.concatenate([np.linspace(-10, 10, 4001), np.geomspace(1e-30, 1e30, 601)]).astype(np.float32)
@@ -71,6 +72,49 @@ def test_float64_is_close_to_numpy(name):
     with np.errstate(all="ignore"):
         want = NUMPY[name](x)
     np.testing.assert_allclose(getattr(mt, name)(mt.tensor(x)).numpy(), want, rtol=2e-15, atol=0)
+
+
+RISING = np.linspace(-6, 6, 77)
+OTHER = np.cos(np.arange(77)) * 4
+# Calls of two tensors, with NumPy's formula.
+FORMULAS = {
+    "frac": (lambda x, y: mt.frac(x), lambda x, y: x - np.trunc(x)),
+    "fmod": (mt.fmod, np.fmod), "remainder": (mt.remainder, np.remainder), "hypot": (mt.hypot, np.hypot),
+    "floor_divide": (mt.floor_divide, lambda x, y: np.floor(x / y)),
+    "atan2": (mt.atan2, np.arctan2), "logaddexp": (mt.logaddexp, np.logaddexp),
+    "logaddexp2": (mt.logaddexp2, np.logaddexp2),
+    "lerp": (lambda x, y: mt.lerp(x, y, 0.3), lambda x, y: x + 0.3 * (y - x)),
+    "addcmul": (lambda x, y: mt.addcmul(x, x, y, value=2), lambda x, y: x + 2 * x * y),
+    "addcdiv": (lambda x, y: mt.addcdiv(x, x, y, value=2), lambda x, y: x + 2 * x / y),
+    "leaky_relu": (lambda x, y: F.leaky_relu(x, 0.2), lambda x, y: np.where(x > 0, x, 0.2 * x)),
+    "hardshrink": (lambda x, y: F.hardshrink(x, 1.5), lambda x, y: np.where(np.abs(x) > 1.5, x, 0)),
+    "softshrink": (lambda x, y: F.softshrink(x, 1.5), lambda x, y: np.sign(x) * np.maximum(np.abs(x) - 1.5, 0)),
+    "threshold": (lambda x, y: F.threshold(x, 1.0, 7.0), lambda x, y: np.where(x > 1, x, 7)),
+    "hardswish": (lambda x, y: F.hardswish(x), lambda x, y: x * (x + 3).clip(0, 6) / 6),
+    "hardsigmoid": (lambda x, y: F.hardsigmoid(x), lambda x, y: (x + 3).clip(0, 6) / 6),
+    "elu": (lambda x, y: F.elu(x, 0.7), lambda x, y: np.where(x > 0, x, 0.7 * np.expm1(x))),
+    "celu": (lambda x, y: F.celu(x, 0.7), lambda x, y: np.where(x > 0, x, 0.7 * np.expm1(x / 0.7))),
+    "softplus": (lambda x, y: F.softplus(x, 2.0), lambda x, y: np.log1p(np.exp(2 * x)) / 2),
+    "mish": (lambda x, y: F.mish(x), lambda x, y: x * np.tanh(np.log1p(np.exp(x)))),
+    "silu": (lambda x, y: F.silu(x), lambda x, y: x / (1 + np.exp(-x))),
+    "smooth_l1": (
+        lambda x, y: F.smooth_l1_loss(x, y, reduction="none"),
+        lambda x, y: np.where(np.abs(x - y) < 1, (x - y) ** 2 / 2, np.abs(x - y) - 0.5),
+    ),
+    "mse": (lambda x, y: F.mse_loss(x, y, reduction="none"), lambda x, y: (x - y) ** 2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", FORMULAS)
+def test_formula(name, dtype):
+    call, formula = FORMULAS[name]
+    x, y = RISING.astype(dtype), OTHER.astype(dtype)
+    wanted = formula(x.astype(np.float64), y.astype(np.float64))
+    bound = 1e-5 if dtype == "float32" else 1e-12
+    got = call(mt.tensor(x), mt.tensor(y)).numpy()
+    assert got.dtype == dtype
+    np.testing.assert_allclose(got, wanted, rtol=bound, atol=bound)
 
 
 def test_angles_of_any_size_are_reduced():

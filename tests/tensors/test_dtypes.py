@@ -196,6 +196,11 @@ def test_floats_that_do_not_fit_an_integer():
     assert x.to(mt.uint32).tolist()[:6] == [1, 2**32 - 1, 300, 2**32 - 300, 70000, 3 * 10**9]
     assert x.to(mt.int64).tolist()[5:] == [3 * 10**9, -3 * 10**9, -(2**63), -(2**63)]
     assert mt.tensor([1e19, -1.0]).to(mt.uint64).tolist() == [9999999980506447872, 2**64 - 1]
+    for number in (2.0**63, 2.0**63 + 4096, 2.0**64 - 2048, 2.0**62, 3.0):
+        assert mt.full((2,), number, dtype=mt.uint64).tolist() == [int(number)] * 2
+        assert mt.zeros(2, dtype=mt.uint64).fill_(number).tolist() == [int(number)] * 2
+        padded = mt.nn.functional.pad(mt.tensor([1], dtype=mt.uint64), (1, 1), value=number)
+        assert padded.tolist() == [int(number), 1, int(number)]
 
 
 def bfloat16_bits(x):

@@ -2,6 +2,7 @@
 
 import pickle
 
+import numpy as np
 import pytest
 
 import minitensor as mt
@@ -24,6 +25,18 @@ def scaled_by_item(x):
 
 def weighted(x):
     return x * WEIGHT
+
+
+OFFSETS = np.array([1.0, 2.0], np.float32)
+
+
+def helper(x, plus=4.0):
+    return x * plus
+
+
+def helped(x):
+    # An item of an array is its bytes, a length the list's, and a helper its code, defaults and names.
+    return helper(x) + float(OFFSETS[1]) + len(SCALES)
 
 
 class Model(mt.nn.Module):
@@ -79,6 +92,26 @@ def test_what_a_global_variable_leads_to_is_global():
         assert f(x).tolist() == [3.0, 3.0]
     finally:
         SCALES[0] = 3.0
+
+
+@pytest.mark.parametrize(
+    ("guard_filter", "notices"),
+    [(keep_all, True), (compiler.skip_guard_on_globals_unsafe, False), (compiler.skip_all_guards_unsafe, False)],
+)
+def test_what_global_functions_and_arrays_hold(monkeypatch, guard_filter, notices):
+    offsets = OFFSETS.copy()
+    monkeypatch.setitem(globals(), "OFFSETS", offsets)
+    f = compiled(helped, guard_filter)
+    x = mt.ones(2)
+    assert f(x).tolist() == f(x).tolist() == [7.0, 7.0]
+    assert (f.programs, f.hits) == (1, 1)
+    for change, wanted in [
+        (lambda: monkeypatch.setattr(helper, "__defaults__", (5.0,)), 8.0),
+        (lambda: offsets.__setitem__(1, 3.0), 9.0),
+        (lambda: monkeypatch.setitem(globals(), "SCALES", [1.0, 1.0]), 10.0),
+    ]:
+        change()
+        assert f(x).tolist() == [wanted if notices else 7.0] * 2
 
 
 def test_modules():

@@ -159,7 +159,7 @@ class OutputFusion(SequencePass):
             )
             if private:
                 return [i for i in members[1:] if i in needed]
-        if len(members) > 1 or not _leaves(computation, dot, users[dot]):
+        if not _leaves(computation, dot, users[dot]):
             self.refuse(dot, users[dot][0] if users[dot] else None, _in_memory(dot))
         return []
 
