@@ -33,6 +33,23 @@ def test_the_loop_is_called_on_scalars_and_vectors(name, inputs, dtype, dims):
     check(lambda b, *x: b.elementwise_call(name, *x), *shapes)
 
 
+@pytest.mark.parametrize("dtype", ["c64", "c128"])
+@pytest.mark.parametrize("length", [1, 8, 37])
+def test_loops_of_complex_numbers(dtype, length):
+    b = Builder("test")
+    x, y = (b.parameter(Shape(dtype, (length,))) for _ in range(2))
+    total = b.add(x, y)
+    module = b.build(b.tuple(b.elementwise_call("sin", total), b.elementwise_call("pow", x, total)))
+    rng = np.random.default_rng(length)
+    kind = np.complex64 if dtype == "c64" else np.complex128
+    one, other = ((rng.normal(size=length) + 1j * rng.normal(size=length)).astype(kind) for _ in range(2))
+    close = {"rtol": 1e-5 if dtype == "c64" else 1e-13}
+    for m in (module, run_pipeline(module)):
+        sines, powers = compile_and_run(m, [one, other])
+        np.testing.assert_allclose(sines, np.sin(one + other), **close)
+        np.testing.assert_allclose(powers, one ** (one + other), **close)
+
+
 def test_it_is_fused_with_what_is_around_it():
     def build(b, x, y):
         power = b.elementwise_call("pow", b.add(x, x), b.broadcast(y, x.dims, (1,)))
