@@ -92,8 +92,9 @@ struct FunctionLog {
         return nullptr;
     }
 
+    bool has_made(const Tensor& tensor) const { return tensor.made_in >= number; }
     void touch(Tensor& tensor) {
-        if (tensor.made_in < number && known.insert(&tensor).second) touched.push_back(Ref<Tensor>::borrow(&tensor));
+        if (!has_made(tensor) && known.insert(&tensor).second) touched.push_back(Ref<Tensor>::borrow(&tensor));
     }
 };
 // Whether anybody has named a dtype of eight-bit floats: then each call is checked, since few ops take them.

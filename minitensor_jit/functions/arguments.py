@@ -5,6 +5,8 @@ equal for two values if everything but their tensors is equal: numbers by type a
 value; members of enumerations, modules, functions and types by identity. Of the user's classes, values say what is
 equal by themselves and may have attributes, so that these have no structure. The core knows structures too:
 `_C.match_structure` and `_C.build_structure` are the way back.
+
+What values are is asked of their types: proxies look for what they stand for, and may fail, when asked for `__class__`.
 """
 
 from __future__ import annotations
@@ -53,7 +55,7 @@ def flatten(value: Any) -> tuple[list[Any], Structure | None]:
 
 def _take(value: Any, tensors: list[Any]) -> Structure | None:
     kind = type(value)
-    if isinstance(value, _C.Tensor):
+    if issubclass(kind, _C.Tensor):
         tensors.append(value)
         return ("tensor",)
     if kind is float:
@@ -79,7 +81,7 @@ def _take(value: Any, tensors: list[Any]) -> Structure | None:
         return ("value", kind, value, _exact(value)) if _is_exact(value) else None
     if kind in _BY_VALUE:
         return ("value", kind, value)
-    if isinstance(value, (enum.Enum, *_KINDS)) or _is_module(value):
+    if issubclass(kind, (enum.Enum, *_KINDS)) or _is_module(kind):
         return ("same", _Same(value))
     return None
 
@@ -105,8 +107,8 @@ def _is_exact(value: Any) -> bool:
     if kind in _BY_VALUE or kind in _BY_BITS:
         return True
     by_itself = kind.__eq__ is object.__eq__ and kind.__hash__ is object.__hash__
-    known = isinstance(value, enum.Enum) and not isinstance(kind.__eq__, types.FunctionType)
-    return by_itself or known or isinstance(value, _KINDS)
+    known = issubclass(kind, enum.Enum) and not isinstance(kind.__eq__, types.FunctionType)
+    return by_itself or known or issubclass(kind, _KINDS)
 
 
 def _exact(value: Any) -> Hashable:
@@ -123,7 +125,7 @@ def _exact(value: Any) -> Hashable:
     return (kind, frozenset(map(_exact, value))) if kind is frozenset else (kind, value)
 
 
-def _is_module(value: Any) -> bool:
+def _is_module(kind: type) -> bool:
     # Not imported here: without it there are no modules.
     nn = sys.modules.get("minitensor.nn.modules.module")
-    return nn is not None and isinstance(value, nn.Module)
+    return nn is not None and issubclass(kind, nn.Module)

@@ -71,7 +71,7 @@ class Recorder:
         """Run a call that has no program."""
         if self.jit_compile is False or (self._asks and _C.stance() == "force_eager"):
             return self.fn(*args, **kwargs)
-        if not kwargs and all(isinstance(arg, _SIMPLE) for arg in args):
+        if not kwargs and all(issubclass(type(arg), _SIMPLE) for arg in args):
             return self.record(self.compiled(), args, args, kwargs)
         tensors, structure = flatten((args, kwargs))
         if structure is None:
@@ -153,8 +153,8 @@ class Recorder:
         if compiled is None:
             _C.flush(_EVERY_CALL.format(why))
             return why
-        plain = isinstance(result, _C.Tensor) or (
-            type(result) in (tuple, list) and all(isinstance(item, _C.Tensor) for item in result)
+        plain = issubclass(type(result), _C.Tensor) or (
+            type(result) in (tuple, list) and all(issubclass(type(item), _C.Tensor) for item in result)
         )
         if plain:
             return compiled.finish(args, result, None, guards)
@@ -207,7 +207,8 @@ class _Watch:
 
     def begin(self, inputs: tuple[Any, ...]) -> None:
         """A call with these inputs is recorded."""
-        self._kind = tuple(each.shape if isinstance(each, _C.Tensor) else type(each) for each in inputs)
+        with _C.DisableTorchFunction():  # (it is nothing that the program asks for)
+            self._kind = tuple(each.shape if issubclass(type(each), _C.Tensor) else type(each) for each in inputs)
 
     def resting(self) -> str | None:
         """Why this call needn't be observed, None if it is to be."""

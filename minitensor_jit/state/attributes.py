@@ -205,8 +205,7 @@ class AttributeReads(ContentReads):
             self._unwatched(f"it {what}") if is_gradient(tensor) else self._write(tensor, what)
             return
         found = lookup(type(tensor), name)
-        if found is not ABSENT:
-            self._type_entry(type(tensor), name, found)
+        self._type_entry(type(tensor), name, found)
         if hasattr(type(found), "__set__"):  # which comes before the tensor's own attributes
             return
         own = own_dict(tensor) or {}

@@ -36,7 +36,7 @@ class _Absent:
 
 
 ABSENT = _Absent()
-_HEAP_TYPE = 1 << 9
+_IMMUTABLE_TYPE = 1 << 8
 _MOST_PARTS = 10_000
 _CONTAINERS = {dict, list, tuple, set, collections.deque}
 _GENERATORS = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
@@ -238,7 +238,7 @@ class Notes:
         self._entries.setdefault(id(space), (space, {}))[1].setdefault(key, value)
 
     def _type_entry(self, kind: type, name: str, value: Any) -> None:
-        if kind.__flags__ & _HEAP_TYPE:
+        if not kind.__flags__ & _IMMUTABLE_TYPE:  # (Tensor's attributes can be set, too)
             self._types.setdefault(id(kind), (kind, {}))[1].setdefault(name, value)
 
     def _note(self, kind: int, thing: Any, what: tuple[Any, ...], part: int = 0) -> None:

@@ -4,6 +4,7 @@ import collections
 import decimal
 import enum
 import warnings
+import weakref
 
 import numpy as np
 import pytest
@@ -160,3 +161,29 @@ def test_what_numpy_does_at_errors_is_part_of_a_program():
         with np.errstate(all=errors), warnings.catch_warnings():
             warnings.simplefilter(filters)
             assert compiled(mt.ones(2)).tolist() == [by, by]
+
+
+class Proxy:
+    """Stands for something that isn't there: asked for anything, it fails, as those of web frameworks do."""
+
+    def __getattribute__(self, name):
+        raise RuntimeError(f"asked for {name}")
+
+
+@pytest.mark.parametrize("options", [{}, {"jit_compile": True}], ids=["plain", "compiled"])
+@pytest.mark.parametrize("put", [lambda p: p, lambda p: [p], lambda p: {"a": p}, lambda p: (1, p)])
+def test_arguments_are_not_asked_for_anything(put, options):
+    def plain(x, other):
+        return x * 2, put(proxy)
+
+    proxy = Proxy()
+    f = mt.function(plain, **options)
+    for k in range(3):
+        result, same = f(mt.full((2,), float(k)), put(proxy))
+        assert result.tolist() == [2.0 * k] * 2
+        assert same is proxy or len(same) == len(put(proxy))
+        assert f(mt.ones(2), other=put(weakref_proxy_of_nothing()))[0].tolist() == [2.0, 2.0]
+
+
+def weakref_proxy_of_nothing():
+    return weakref.proxy(type("Gone", (), {})())

@@ -456,3 +456,30 @@ def test_what_was_taken_from_the_class_is_unknown_to_modes(name, call):
     with _PassesOn():
         after = call(held, x)
     assert repr(after) == repr(before)
+
+
+@pytest.mark.parametrize("options", [{}, {"jit_compile": True}], ids=["plain", "compiled"])
+def test_a_recorded_function_asks_tensors_that_take_calls_over_for_nothing_else(options):
+    class Noting(mt.Tensor):
+        names: ClassVar[list] = []
+
+        @classmethod
+        def __torch_function__(cls, func, kinds, args=(), kwargs=None):
+            cls.names.append(func.__name__)
+            return super().__torch_function__(func, kinds, args, kwargs or {})
+
+    class NotingMode(TorchFunctionMode):
+        def __torch_function__(self, func, kinds, args=(), kwargs=None):
+            Noting.names.append(func.__name__)
+            return func(*args, **(kwargs or {}))
+
+    f = mt.function(lambda x: (x * 2 + 1).exp(), **options)
+    for _ in range(3):
+        x, noting = mt.ones(3), mt.ones(3).as_subclass(Noting)
+        Noting.names.clear()
+        f(noting)
+        assert Noting.names == ["mul", "add", "exp"]
+        Noting.names.clear()
+        with NotingMode():
+            f(x)
+        assert Noting.names == ["mul", "add", "exp"]

@@ -142,7 +142,6 @@ PyObject* ProgramCache::finish(PyObject* args, PyObject* result, PyObject* struc
     } entry{};
     entry.options = trace::options_id();
     entry.settings = settings_word();
-    if (thread_settings.inference_mode) why = "it runs in inference mode";
     PyRef reason;
     if (is_guards(guards)) {
         entry.guards = Py_NewRef(guards);

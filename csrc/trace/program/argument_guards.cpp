@@ -11,6 +11,11 @@ namespace mt::trace {
 
 bool differentiated(const Tensor& t) { return thread_settings.grad_enabled && requires_grad(t); }
 
+uint8_t traits_of(const Tensor& t) {
+    const bool counts_by_itself = counter_of(t);
+    return static_cast<uint8_t>(t.is_inference | t.wrapped_number << 1 | counts_by_itself << 2);
+}
+
 bool has_place(const Tensor& t) { return t.device().type == DeviceType::CPU || on_gpu(t.device()); }
 
 bool bare(const Tensor& t) {
@@ -72,6 +77,7 @@ bool Program::accepts(Tensor* const* given, size_t given_count) const {
             !(t.strides == meta.strides) || t.storage->pending || differentiated(t) != meta.differentiated || !bare(t))
             return false;
         if (meta.differentiated && is_leaf(t) != meta.leaf) return false;
+        if (traits_of(t) != meta.traits) return false;
         if (meta.whole_storage && (t.offset != meta.offset || t.storage->nbytes != meta.nbytes)) return false;
         if (meta.first != i && t.offset - arguments[meta.first]->offset != meta.after_first) return false;
         for (size_t j = 0; j < i; ++j)
@@ -93,7 +99,7 @@ bool Program::accepts(Tensor* const* given, size_t given_count) const {
     for (const Held& held : held_) {
         const Tensor& t = *held.tensor;
         if (t.storage.get() != held.storage || differentiated(t) != held.differentiated || !(t.sizes == held.sizes) ||
-            !(t.strides == held.strides) || t.offset != held.offset)
+            !(t.strides == held.strides) || t.offset != held.offset || traits_of(t) != held.traits)
             return false;
     }
     // Captured tensors that an unfinished recording is about to change.

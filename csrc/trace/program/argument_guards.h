@@ -7,6 +7,8 @@
 namespace mt::trace {
 
 bool differentiated(const Tensor& t);
+// What calls tell of a tensor beside its layout and its history.
+uint8_t traits_of(const Tensor& t);
 bool has_place(const Tensor& t);
 // Whether nothing but the function itself can notice gradients of an argument: it has no hooks. Those that the function
 // stores are an effect, and one that a result would have is seen in the result.

@@ -57,6 +57,8 @@ const char* History::finish(const std::vector<Tensor*>& arguments, const HomeOf&
               [&](uint32_t a, uint32_t b) { return nodes_[a].sequence < nodes_[b].sequence; });
     std::sort(fresh_.begin(), fresh_.end());
     fresh_.erase(std::unique(fresh_.begin(), fresh_.end()), fresh_.end());
+    // The results of this call count on.
+    for (Ref<VersionCounter>& counter : counters_) counter = VersionCounter::from(counter->value);
     met_.clear();
     plain_.clear();
     met_nodes_.clear();
@@ -113,7 +115,7 @@ void History::look_at(size_t number) {
     form.strides = t.strides;
     form.offset = t.offset;
     form.wrapped_number = t.wrapped_number;
-    if (t.is_inference) return refuse("a gradient needs a tensor of inference mode");
+    form.is_inference = t.is_inference;
     if (auto argument = std::find(arguments_->begin(), arguments_->end(), &t); argument != arguments_->end()) {
         form.is_argument = true;
         form.home = {Home::Type::Argument, static_cast<uint32_t>(argument - arguments_->begin())};
@@ -124,7 +126,7 @@ void History::look_at(size_t number) {
     if (history && history->sequence < own_nodes_from)
         return refuse("gradients run on through the history of a tensor from outside");
     if (form.home.type == Home::Type::Outside) {
-        if (!history) {
+        if (!history && !function_log->has_made(t)) {
             form.outside = Ref<Tensor>::borrow(&t);
             tensors_[number] = std::move(form);
             return;
@@ -134,7 +136,12 @@ void History::look_at(size_t number) {
     if (VersionCounter* counter = counter_of(t)) {
         form.counts_as_argument = form.home.type == Home::Type::Argument &&
                                   counter_of(*(*arguments_)[form.home.index]) == counter;
-        if (!form.counts_as_argument) {
+        const std::vector<Ref<Tensor>>& touched = function_log->touched;
+        const bool from_outside = std::any_of(touched.begin(), touched.end(),
+                                              [&](const Ref<Tensor>& one) { return counter_of(*one) == counter; });
+        if (from_outside && !form.counts_as_argument) {
+            form.outside_counter = t.autograd->counter;
+        } else if (!form.counts_as_argument) {
             auto known = std::find(counters_.begin(), counters_.end(), t.autograd->counter);
             form.counter = static_cast<int32_t>(known - counters_.begin());
             if (known == counters_.end()) counters_.push_back(t.autograd->counter);
@@ -205,8 +212,8 @@ History::EdgeForm History::edge(const Edge& edge) {
             return {EdgeForm::Type::Argument, static_cast<uint32_t>(i), edge.index, {}, {}};
     }
     if (to.type == GradNode::Type::Accumulate) {
-        // One of a leaf that the function made is known by its memory; one that is gone is nobody's.
-        if (!to.leaf || (*home_of_)(*to.leaf->storage).type == Home::Type::Fresh)
+        // One that is gone is nobody's.
+        if (!to.leaf || function_log->has_made(*to.leaf))
             return {EdgeForm::Type::Own, static_cast<uint32_t>(node(to)), edge.index, {}, {}};
         if (std::none_of(wanted_.begin(), wanted_.end(), [&](const Ref<Tensor>& t) { return t.get() == to.leaf; }))
             wanted_.push_back(Ref<Tensor>::borrow(to.leaf));
@@ -348,7 +355,9 @@ std::vector<Ref<Tensor>> History::make(Tensor* const* arguments, const std::func
                                                                       : form.memory;
         tensors[i] = Tensor::make(std::move(storage), form.dtype, form.sizes, form.strides, form.offset);
         tensors[i]->wrapped_number = form.wrapped_number;
+        tensors[i]->is_inference = form.is_inference;
         if (form.counts_as_argument) autograd_meta(*tensors[i]).counter = arguments[form.home.index]->autograd->counter;
+        else if (form.outside_counter) autograd_meta(*tensors[i]).counter = form.outside_counter;
         else if (form.counter != kNone)
             autograd_meta(*tensors[i]).counter = counters[static_cast<size_t>(form.counter)];
     }

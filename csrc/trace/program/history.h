@@ -61,8 +61,9 @@ class History {
         uint32_t base_back = 0;         // how many writes ago its history was made
         bool unrecorded = false;
         int32_t counter = kNone;        // a count of versions of its own, by its number
+        Ref<VersionCounter> outside_counter;  // a tensor's from outside
         bool counts_as_argument = false;
-        bool wrapped_number = false;
+        bool wrapped_number = false, is_inference = false;
         bool has_meta = false, requires_grad = false;
         uint32_t output_index = 0;
         int32_t grad_fn = kNone, accumulator = kNone;

@@ -175,7 +175,8 @@ std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> pla
         if (std::find(arguments.begin(), arguments.end(), &t) - arguments.begin() != static_cast<ptrdiff_t>(i))
             return refuse("a tensor is given twice");
         program->arguments_.push_back({t.dtype, t.device(), t.sizes, t.strides, false, t.offset, t.storage->nbytes,
-                                       differentiated(t), leaf, first, t.offset - arguments[first]->offset});
+                                       differentiated(t), leaf, traits_of(t), first,
+                                       t.offset - arguments[first]->offset});
     }
     std::vector<TraceInput> inputs = trace.inputs;
     if (const char* reason = read_in_place(trace.snapshots(), inputs)) return refuse(reason);
@@ -244,13 +245,13 @@ std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> pla
             returned.argument = static_cast<uint32_t>(same - arguments.begin());
         } else if (home == History::Home::Type::Outside && t->storage->pending) {
             return refuse("a result is a view of memory that the function writes");
-        } else if (home == History::Home::Type::Argument || own || t->base || differentiated(*t)) {
-            returned.type = Returned::Type::Made;
-            returned.result = history.add(*t);
-        } else if (home == History::Home::Type::Outside) {
+        } else if (home == History::Home::Type::Outside && !function_log->has_made(*t)) {
             returned.type = Returned::Type::Captured;
             returned.captured = Ref<Tensor>::borrow(t);
             program->hold(returned.captured);
+        } else if (home != History::Home::Type::Fresh || own || t->base || counter_of(*t) || differentiated(*t)) {
+            returned.type = Returned::Type::Made;
+            returned.result = history.add(*t);
         } else {
             returned.type = Returned::Type::Fresh;
             returned.result = place;
@@ -258,6 +259,7 @@ std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> pla
             returned.sizes = t->sizes;
             returned.strides = t->strides;
             returned.offset = t->offset;
+            returned.is_inference = t->is_inference;
             history.add_plain(*t);
             if (place < values && fresh.insert(place).second) program->fresh_.push_back(place);
         }
@@ -332,7 +334,8 @@ std::unique_ptr<Program> Program::freeze(Trace& trace, std::shared_ptr<Plan> pla
 }
 
 void Program::hold(const Ref<Tensor>& t) {
-    held_.push_back({t, t->storage.get(), t->sizes, t->strides, t->offset, differentiated(*t), held_by_python(*t)});
+    held_.push_back(
+        {t, t->storage.get(), t->sizes, t->strides, t->offset, differentiated(*t), traits_of(*t), held_by_python(*t)});
 }
 
 // Has a node that draws random numbers take its place of the default generator's stream.
@@ -431,6 +434,7 @@ bool Program::run(Tensor* const* given, Ref<Tensor>* out) {
         } else {
             result = Tensor::make(Ref<Storage>::borrow(memory_of(returned.result)), returned.dtype, returned.sizes,
                                   returned.strides, returned.offset);
+            result->is_inference = returned.is_inference;
         }
         if (i < result_count_) stored.push_back((out[i] = std::move(result)).get());
         else stored.push_back(result.release());

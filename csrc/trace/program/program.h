@@ -55,6 +55,7 @@ class Program {
         size_t nbytes = 0;
         bool differentiated = false;  // it wants a gradient, for the function to compute with
         bool leaf = true;
+        uint8_t traits = 0;
         uint32_t first = 0;     // of the arguments that share its memory, and how far after it this one begins
         int64_t after_first = 0;
     };
@@ -79,6 +80,7 @@ class Program {
         Dims sizes, strides;
         int64_t offset;
         bool differentiated;
+        uint8_t traits;
         bool named;  // somebody in Python had it
     };
     struct Returned {
@@ -91,6 +93,7 @@ class Program {
         DType dtype{};
         Dims sizes, strides;
         int64_t offset = 0;
+        bool is_inference = false;
     };
 
     // The .grad of a leaf. What it is when a call begins, if the function sees it, is an argument more; what it is
