@@ -232,3 +232,24 @@ def test_quotients_that_are_cut_are_pytorchs():
         for other, mine in ((0.3, 0.3), (7, 7), (y, ours[1]), (y[:1], ours[1][:1]), (y[0], ours[1][0])):
             wanted = torch.div(x, other, rounding_mode="trunc").float()
             assert mt.div(ours[0], mine, rounding_mode="trunc").float().tolist() == wanted.tolist()
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, y: mt.xlogy(x, y.abs()),
+        lambda x, y: mt.special.xlog1py(x, y.abs()),
+        lambda x, y: mt.special.entr(x.abs()),
+        lambda x, y: F.mse_loss(x, y, reduction="none"),
+        lambda x, y: F.huber_loss(x, y, delta=0.3, reduction="none"),
+        lambda x, y: F.binary_cross_entropy_with_logits(x, y, reduction="none"),
+        lambda x, y: x.reshape(20, -1).log_softmax(1),
+        lambda x, y: mt.addmv(x[:20], x[:400].reshape(20, 20), y[:20]),
+    ],
+    ids=["xlogy", "xlog1py", "entr", "mse_loss", "huber_loss", "with_logits", "log_softmax", "addmv"],
+)
+def test_halves_are_rounded_once_where_pytorch_rounds_in_between(call, dtype):
+    mt.manual_seed(0)
+    x, y = mt.randn(1000).to(dtype), mt.randn(1000).to(dtype)
+    assert call(x, y).equal(call(x.float(), y.float()).to(dtype))
