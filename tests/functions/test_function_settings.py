@@ -14,7 +14,9 @@ from minitensor import hub, nn
 from minitensor.nn.utils import parametrize
 from minitensor.utils import _pytree as pytree
 from minitensor.utils import checkpoint
+from minitensor.utils._pytree import nodes
 from minitensor.utils.data import get_worker_info, worker
+from minitensor_jit.state.settings import named_by
 
 row = Rows()
 OPEN = contextlib.ExitStack()
@@ -354,3 +356,19 @@ def test_a_copy_is_no_view_of_what_it_was_made_of():
 @pytest.mark.parametrize("name", row.names)
 def test_what_changes_between_calls_is_noticed(name, jit_compile):
     row.check(name, jit_compile)
+
+
+def test_a_name_is_a_setting_where_it_stands_for_it():
+    def reads():
+        return SUPPORTED_NODES  # noqa: F821
+
+    def reads_of_its_module():
+        return nodes.SUPPORTED_NODES
+
+    setting = [("minitensor.utils._pytree.nodes", "SUPPORTED_NODES")]
+    assert named_by(reads.__code__, vars(nodes)) == setting
+    assert named_by(reads.__code__, {"SUPPORTED_NODES": nodes.SUPPORTED_NODES}) == setting
+    assert named_by(reads.__code__, {"SUPPORTED_NODES": dict(nodes.SUPPORTED_NODES)}) == []
+    assert named_by(reads.__code__, {}) == []
+    assert named_by(reads_of_its_module.__code__, {"nodes": nodes}) == setting
+    assert named_by(reads_of_its_module.__code__, {"nodes": mt}) == []

@@ -452,6 +452,14 @@ def test_a_result_of_a_loop_that_reads_its_operand_elsewhere_has_memory_of_its_o
     ]
 
 
+@pytest.mark.parametrize("whole", [False, True])
+def test_what_is_read_first_and_second_can_be_written_in_place(whole):
+    args = mt.rand(100), mt.rand(100)
+    with mt.jit.options(auto_jit=2, cpu_global_jit=True, min_cluster_size=1):
+        assert refused(lambda x, y: x.copy_(x * 2.5 + y), *args, whole=whole) == set()
+        assert refused(lambda x, y: y.copy_(x * 2.5 + y), *args, whole=whole) == set()
+
+
 def test_a_refusal_that_a_later_merge_undoes_is_none():
     """Two results of one loop: a first look refuses to compute one in the other, a second makes them one fusion."""
     b = Builder("m")
