@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from minitensor import _C
 from minitensor._C import Tensor
+from minitensor.ops import ROWS
 from minitensor.utils import _pytree
 
 __all__ = ["cond", "while_loop"]
@@ -35,7 +37,8 @@ def cond(
     """Return `true_fn(*operands)` if `pred`, else `false_fn(*operands)`.
 
     `pred` is a bool, a number, or a tensor of one element; operands are tensors, also in tuples, lists and dicts.
-    RuntimeError for anything else. Gradients are those of the branch that ran.
+    RuntimeError for anything else, and for a branch that writes to an operand. Gradients are those of the branch that
+    ran. Where `vmap` maps `pred` both run for all slices, and each slice gets the results of its own.
     """
     if not callable(true_fn) or not callable(false_fn):
         raise RuntimeError("Expect both branches to be callable.")
@@ -46,7 +49,40 @@ def cond(
             "Expect operands to be a tuple of possibly nested dict/list/tuple that only consists of tensor leaves, "
             f"but got {operands}."
         )
-    return (true_fn if _decided(pred, "pred") else false_fn)(*operands)
+    if isinstance(pred, Tensor) and _C.vmap_level(pred):
+        return _chosen(pred, _run(true_fn, operands), _run(false_fn, operands))
+    return _run(true_fn if _decided(pred, "pred") else false_fn, operands)
+
+
+def _run(branch: Callable[..., Any], operands: tuple[Any, ...] | list[Any]) -> Any:
+    leaves = _pytree.tree_leaves(operands)
+    before = [leaf._version for leaf in leaves]
+    result = branch(*operands)
+    for place, (leaf, version) in enumerate(zip(leaves, before, strict=True)):
+        if leaf._version != version:
+            raise RuntimeError(
+                f"Encountered input mutation: a branch of cond() wrote to operand {place}. A branch computes new "
+                "tensors; clone the operand to write to the copy."
+            )
+    return result
+
+
+def _chosen(pred: Tensor, by_true: Any, by_false: Any) -> Any:
+    """Of what both branches return, what each slice of `pred` chooses."""
+    if pred.numel() != 1:
+        raise RuntimeError(f"Expected pred to be bool or single-element tensor, but got one of shape {pred.shape}.")
+    pred = pred.reshape(()).bool()
+    ours, spec = _pytree.tree_flatten(by_true)
+    theirs, other = _pytree.tree_flatten(by_false)
+    described = [[_described(leaf) for leaf in leaves] for leaves in (ours, theirs)]
+    if spec != other or described[0] != described[1]:
+        raise RuntimeError(
+            "Expected the branches of cond() to return the same structure with the same metadata, but found: "
+            f"{', '.join(described[0])} vs {', '.join(described[1])}"
+        )
+    where = ROWS["where"].call
+    pairs = zip(ours, theirs, strict=True)
+    return _pytree.tree_unflatten([where(pred, a, b) if isinstance(a, Tensor) else a for a, b in pairs], spec)
 
 
 def while_loop(

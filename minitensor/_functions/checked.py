@@ -164,7 +164,7 @@ def takes_anything(function: Callable[..., Any], name: str) -> bool:
 
 
 def parameter_kinds(function: Callable[..., Any]) -> list[tuple[str, int, str, bool]]:
-    """Of the parameters that their annotations call bools, ints or floats: name, place, kind, whether None is one too.
+    """Of the parameters that are bools, ints, floats or several ints by their annotations: name, place, kind, optional.
 
     The place of one that is given by name only is -1.
     """
@@ -183,7 +183,9 @@ def parameter_kinds(function: Callable[..., Any]) -> list[tuple[str, int, str, b
         kind = getattr(annotation, "__name__", str(annotation))  # a text, since annotations aren't evaluated
         optional = kind.endswith(" | None") or name in _NONE_TOO
         kind = kind.removesuffix(" | None")
-        if name not in names or kind not in ("bool", "int", "float"):
+        if kind == "int | Sequence[int]":
+            kind = "ints"
+        if name not in names or kind not in ("bool", "int", "float", "ints"):
             continue
         if not takes_anything(function, name):
             found.append((name, places.index(name) if name in places else -1, kind, optional))

@@ -84,9 +84,10 @@ class GradScaler:
         if isinstance(outputs, Tensor):
             scale = self._begin(outputs.device)
             return outputs * (scale if scale.device == outputs.device else scale.to(outputs.device))
-        if isinstance(outputs, Iterable):
-            scaled = [self.scale(output) for output in outputs]
-            return type(outputs)(scaled) if isinstance(outputs, (list, tuple)) else iter(scaled)  # type: ignore[call-arg]
+        if isinstance(outputs, (list, tuple)):
+            return type(outputs)([self.scale(output) for output in outputs])  # type: ignore[call-arg]
+        if isinstance(outputs, Iterable) and not isinstance(outputs, str):  # whose items are strings without an end
+            return map(self.scale, outputs)
         raise ValueError("outputs must be a Tensor or an iterable of Tensors")
 
     def unscale_(self, optimizer: Any) -> None:

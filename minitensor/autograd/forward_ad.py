@@ -96,7 +96,11 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
 
 def unpack_dual(tensor: Any, *, level: int | None = None) -> UnpackedDualTensor:
     """The value of a dual tensor and its derivative; (tensor, None) for others."""
-    if not _LEVELS or not _C.is_recorded(tensor):
+    if not _LEVELS:
+        return UnpackedDualTensor(tensor, None)
+    if not isinstance(tensor, _C.Tensor):
+        raise TypeError(f"_unpack_dual(): argument 'dual' (position 1) must be Tensor, not {type(tensor).__name__}")
+    if not _C.is_recorded(tensor):
         return UnpackedDualTensor(tensor, None)
     duals = _LEVELS[-1]
     for dual in duals:

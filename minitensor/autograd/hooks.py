@@ -2,16 +2,41 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
 from minitensor import _C
 
+_ids = itertools.count()
+
 
 class RemovableHandle:
     """What registering a hook returns: `remove()` takes the hook away, and so does the end of a `with` block."""
 
+    def __init__(self, hooks_dict: dict[int, Any], *, extra_dict: Any = None) -> None:
+        """`hooks_dict` has the hook under `id`, and `extra_dict`, a dict or a list of them, what is said of it."""
+        self.hooks_dict = hooks_dict
+        self.id = next(_ids)
+        self.extra_dict = extra_dict if isinstance(extra_dict, list) else [extra_dict] if extra_dict is not None else []
+
+    def remove(self) -> None:
+        """Remove the hook. Doing so twice is harmless."""
+        for hooks in (self.hooks_dict, *self.extra_dict):
+            hooks.pop(self.id, None)
+
+    def __enter__(self) -> RemovableHandle:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.remove()
+
+
+class _HandleOfNode(RemovableHandle):
+    """That of a tensor's hook or a node's, which is not in a dict."""
+
     def __init__(self, node: Any, hook: Any) -> None:
+        super().__init__({})
         self._node, self._hook = node, hook
 
     def remove(self) -> None:
@@ -23,16 +48,10 @@ class RemovableHandle:
             self._node = self._hook = None
 
     def __copy__(self) -> RemovableHandle:
-        return RemovableHandle(self._node, self._hook)
+        return _HandleOfNode(self._node, self._hook)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return RemovableHandle, (None, None)  # for deep copies and pickles: copied tensors are without hooks
-
-    def __enter__(self) -> RemovableHandle:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.remove()
+        return _HandleOfNode, (None, None)  # for deep copies and pickles: copied tensors are without hooks
 
 
 class _Once:
@@ -54,7 +73,7 @@ def register(target: Any, hook: Callable[..., Any], kind: str) -> RemovableHandl
     is recorded, and a replay is without it.
     """
     own = _Once(hook)
-    return RemovableHandle(_C.register_hook(target, own, kind), own)
+    return _HandleOfNode(_C.register_hook(target, own, kind), own)
 
 
 def register_post_accumulate_grad_hook(tensor: Any, hook: Callable[[Any], Any]) -> RemovableHandle:

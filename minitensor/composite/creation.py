@@ -8,7 +8,7 @@ from typing import Any
 
 from minitensor import _C
 from minitensor._warning import warn_of_copy
-from minitensor.composite.dims import product, sizes_of
+from minitensor.composite.dims import ints_of, product, sizes_of
 from minitensor.composite.layout import as_mapped, formatted, made_like, resize_, strided
 from minitensor.composite.numbers import number
 from minitensor.composite.registry import composite, shortcut
@@ -227,7 +227,7 @@ def new_full(
     layout: Any = None, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """A tensor of one value with this tensor's dtype."""
-    size = (size,) if isinstance(size, int) else tuple(size)
+    size = tuple(ints_of(size))
     made = creation.full(size, fill_value, dtype=dtype or input.dtype, device=device or input.device)
     return _made(as_mapped(made, input), requires_grad, layout, pin_memory)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from minitensor import _C
-from minitensor.composite.dims import normal_dim
+from minitensor.composite.dims import ints_of, normal_dim
 from minitensor.composite.layout import written_copy
 from minitensor.composite.registry import composite, grad_fn
 from minitensor.composite.shape import reshape
@@ -142,7 +142,7 @@ def unravel_index(indices: Any, shape: int | Sequence[int]) -> tuple[Any, ...]:
     if not isinstance(indices, Tensor) or indices.is_floating_point() or indices.is_complex():
         what = indices.dtype if isinstance(indices, Tensor) else type(indices)
         raise TypeError(f"expected 'indices' to be integer dtype, but got {what}")
-    sizes = [shape] if isinstance(shape, int) else list(shape)
+    sizes = ints_of(shape)
     for n in sizes:
         if not isinstance(n, int):
             raise TypeError(f"expected 'shape' sequence to be ints, but found element of type {type(n)}")

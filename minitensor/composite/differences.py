@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from minitensor import _C
-from minitensor.composite.dims import normal_dim
+from minitensor.composite.dims import ints_of, normal_dim
 from minitensor.composite.numbers import whole
 from minitensor.composite.registry import composite
 from minitensor.ops import movement
@@ -29,7 +29,7 @@ def gradient(input: Any, *, spacing: Any = 1, dim: Any = None, edge_order: int =
     edge_order = whole(edge_order, "gradient", "edge_order")
     if edge_order not in (1, 2):
         raise RuntimeError("torch.gradient only supports edge_order=1 and edge_order=2.")
-    given = range(input.ndim) if dim is None else [dim] if isinstance(dim, int) else dim
+    given = range(input.ndim) if dim is None else ints_of(dim)
     dims = [normal_dim(d, input.ndim) for d in given]
     if len(set(dims)) != len(dims):
         repeated = next(d for d in dims if dims.count(d) > 1)

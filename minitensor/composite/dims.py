@@ -8,7 +8,7 @@ from typing import Any
 
 from minitensor import _C
 
-__all__ = ["is_int", "normal_dim", "normal_dims", "product", "sizes_of", "type_name"]
+__all__ = ["ints_of", "is_int", "normal_dim", "normal_dims", "product", "sizes_of", "type_name"]
 
 
 def type_name(tensor: Any) -> str:
@@ -24,6 +24,11 @@ def is_int(value: Any) -> bool:
         whole = not (value.is_floating_point() or value.is_complex() or value.dtype is _C.bool)
         return value.ndim == 0 and whole and not value.requires_grad
     return hasattr(value, "__index__") and not isinstance(value, bool) and getattr(value, "shape", ()) == ()
+
+
+def ints_of(given: Any) -> list[int]:
+    """One int or several as a list."""
+    return [operator.index(given)] if is_int(given) else list(given)
 
 
 def normal_dim(dim: Any, rank: int) -> int:

@@ -46,7 +46,7 @@ def _source(input: Any, index: Any, src: Any, value: Any) -> Any:
     if isinstance(given, Tensor) and (src is not None or given.ndim):
         return given
     given = number(given, "scatter", "value")
-    if not isinstance(given, (int, float, complex)):
+    if given is None:
         raise TypeError("scatter() needs src, a Tensor, or value, a number")
     return movement.expand(full((1,) * index.ndim, given, dtype=input.dtype, device=input.device), index.shape)
 

@@ -290,6 +290,10 @@ def tensor_split(
                 " of dtype long"
             )
         given = given.tolist()
+    elif isinstance(given, bool):
+        raise TypeError("tensor_split(): argument 'sections' must be int, not bool")
+    elif is_int(given):
+        given = operator.index(given)
     n = input.shape[d]
     if isinstance(given, int) and given > 1 << 31:
         raise _C.OutOfMemoryError(f"tensor_split: {given} tensors take more than {given * 64} bytes")
@@ -307,6 +311,8 @@ def tensor_split(
 
 
 def _split_along(name: str, input: Any, given: Any, dim: int) -> tuple[Any, ...]:
+    if is_int(given):
+        given = operator.index(given)
     if isinstance(given, int) and (given <= 0 or input.shape[dim] % given):
         raise RuntimeError(
             f"torch.{name} attempted to split along dimension {dim}, but the size of the dimension "

@@ -71,7 +71,8 @@ def _quantile(input: Any, q: Any, dim: int | None, keepdim: bool, interpolation:
     if isinstance(q, Tensor):
         if q.ndim > 1:
             raise RuntimeError(f"{name}() q must be a scalar or 1D tensor")
-    elif isinstance(q, (int, float)):
+    elif _C.is_of_kind("float", q):
+        q = float(q)
         if not 0 <= q <= 1:
             raise RuntimeError(f"{name}() q must be in the range [0, 1] but got {q:g}")
     else:

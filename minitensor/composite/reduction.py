@@ -9,7 +9,7 @@ from typing import Any
 from minitensor import _C
 from minitensor._functions.named_results import named
 from minitensor._warning import warn
-from minitensor.composite.dims import normal_dim
+from minitensor.composite.dims import is_int, normal_dim
 from minitensor.composite.numbers import check_kind, number
 from minitensor.composite.registry import autocast, composite, grad_fn, one_node, shortcut
 from minitensor.linalg.norms import magnitude_norm, matrix_norm
@@ -36,6 +36,8 @@ def _extreme(which: str, input: Any, dim: Any, keepdim: bool) -> Any:
     if isinstance(dim, Tensor):
         return ROWS[f"{which}imum"].call(input, dim)
     if dim is not None:
+        if not is_int(dim):
+            raise TypeError(f"{which}(): argument 'dim' (position 2) must be int, not {type(dim).__name__}")
         return named(which, ("values", "indices"))(*ROWS[f"{which}_dim"].call(input, dim, keepdim))
     if input.numel() == 0:
         raise RuntimeError(

@@ -9,7 +9,8 @@ from typing import Any, cast
 
 from minitensor import _C
 from minitensor._warning import warn
-from minitensor.composite.dims import is_int, normal_dim, product, sizes_of, type_name
+from minitensor.composite.dims import ints_of, is_int, normal_dim, product, sizes_of, type_name
+from minitensor.composite.numbers import whole_sizes
 from minitensor.composite.registry import composite, grad_fn
 from minitensor.ops import movement
 from minitensor.ops.elementwise import row_major
@@ -55,7 +56,7 @@ def broadcast_shapes(*shapes: Any) -> _C.Size:
     """The shape that all broadcast to. A shape may be an int; RuntimeError where sizes differ and none is 1."""
     result: list[int] = []
     for shape in shapes:
-        shape = [shape] if isinstance(shape, int) else list(shape)
+        shape = ints_of(shape)
         for n in shape:
             if n < 0:
                 raise ValueError("Attempting to broadcast a dimension with negative length!")
@@ -190,7 +191,7 @@ def flatten(input: Any, start_dim: int = 0, end_dim: int = -1) -> Tensor:
 def unflatten(input: Any, dim: int, sizes: Sequence[int]) -> Tensor:
     """A dimension in several, of the given sizes; one of them may be -1."""
     dim = normal_dim(dim, input.ndim)
-    sizes = tuple(sizes)
+    sizes = whole_sizes(sizes, "unflatten", "sizes")
     if not sizes:
         raise RuntimeError("unflatten: sizes must be non-empty")
     n = input.shape[dim]
@@ -256,7 +257,7 @@ def atleast_3d(*tensors: Any) -> Any:
 @grad_fn("RepeatBackward0")
 def repeat(input: Any, *args: Any, repeats: Any = None) -> Tensor:
     """The tensor repeated along every dimension; more counts than dimensions add leading ones. Always a copy."""
-    times = sizes_of(args, repeats, "repeat", "repeats")
+    times = whole_sizes(sizes_of(args, repeats, "repeat", "repeats"), "repeat", "repeats")
     if len(times) < input.ndim:
         raise RuntimeError("Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor")
     for n in times:
@@ -293,7 +294,8 @@ def repeat_interleave(input: Any, repeats: Any = None, dim: int | None = None, *
         return _repeat_places(input, output_size)
     x = reshape(input, -1) if dim is None else input
     d = normal_dim(0 if dim is None else dim, x.ndim)
-    if isinstance(repeats, int) and not isinstance(repeats, builtins.bool):
+    if is_int(repeats) and not isinstance(repeats, Tensor):
+        repeats = operator.index(repeats)
         if repeats < 0:
             raise RuntimeError("Repeats must be non-negative")
         shape = tuple(x.shape) or (1,)
@@ -353,10 +355,15 @@ def narrow(input: Any, dim: int, start: Any, length: int) -> Tensor:
     """`length` slices along dim from `start`, which may count from the end or be a tensor without dimensions."""
     if input.ndim == 0:
         raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
+    if isinstance(start, bool):
+        raise TypeError("narrow(): argument 'start' (position 3) must be int, not bool")
     if isinstance(start, Tensor):
         if start.ndim or start.is_floating_point() or start.is_complex() or start.dtype is _C.bool:
             raise RuntimeError("start must be an 0-dim integral Tensor.")
         start = int(start)
+    elif not is_int(start):
+        raise TypeError(f"narrow(): argument 'start' (position 3) must be int, not {type(start).__name__}")
+    start = operator.index(start)
     if length < 0:
         raise RuntimeError("narrow(): length must be non-negative.")
     d = normal_dim(dim, input.ndim)

@@ -9,7 +9,7 @@ from typing import Any
 from minitensor import _C
 from minitensor._functions.named_results import named
 from minitensor._warning import warn
-from minitensor.composite.dims import normal_dim
+from minitensor.composite.dims import ints_of, is_int, normal_dim
 from minitensor.composite.numbers import number, whole
 from minitensor.composite.registry import composite
 from minitensor.ops import ROWS
@@ -155,7 +155,7 @@ def histogramdd(
     if input.ndim < 2:
         raise RuntimeError(f"torch.histogramdd: input tensor should have at least 2 dimensions, but got {input.ndim}")
     axes = input.shape[-1]
-    bins = [bins] * axes if isinstance(bins, int) else list(bins)
+    bins = ints_of(bins) * axes if is_int(bins) else list(bins)
     if len(bins) != axes:
         raise RuntimeError("histogramdd: The size of bins must be equal to the innermost dimension of the input.")
     if range is not None and len(range) != 2 * axes:

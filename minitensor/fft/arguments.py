@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from minitensor import _C
+from minitensor.composite.dims import ints_of
 from minitensor.ops import ROWS
 
 __all__ = ["check_size", "dimensions", "promoted", "resized", "scale_of", "wrapped"]
@@ -22,8 +23,8 @@ def wrapped(dim: int, ndim: int) -> int:
 
 def dimensions(input: Any, s: Sequence[int] | None, dim: Any) -> tuple[list[int], list[int]]:
     """The dimensions to transform and their sizes; -1 stands for the size that is there."""
-    given = None if dim is None else [dim] if isinstance(dim, int) else list(dim)
-    sizes = None if s is None else [s] if isinstance(s, int) else list(s)
+    given = None if dim is None else ints_of(dim)
+    sizes = None if s is None else ints_of(s)
     if given is not None:
         found = [wrapped(d, input.ndim) for d in given]
         if len(set(found)) < len(found):

@@ -7,6 +7,7 @@ from typing import Any
 
 from minitensor import _C
 from minitensor._functions.checked import checked
+from minitensor.composite.dims import ints_of
 from minitensor.composite.registry import composite, grad_fn
 from minitensor.creation import with_requires_grad
 from minitensor.ops import ROWS
@@ -72,7 +73,7 @@ def rfftfreq(
 
 
 def _rolled(input: Any, dim: Any, inverse: bool) -> Any:
-    dims = list(range(input.ndim)) if dim is None else [dim] if isinstance(dim, int) else list(dim)
+    dims = list(range(input.ndim)) if dim is None else ints_of(dim)
     for d in dims:
         if not -input.ndim <= d < input.ndim:
             raise IndexError(

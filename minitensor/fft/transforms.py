@@ -7,6 +7,7 @@ from typing import Any
 
 from minitensor import _C
 from minitensor._C import Tensor
+from minitensor.composite.dims import ints_of
 from minitensor.composite.registry import autocast, composite
 from minitensor.fft.arguments import check_size, dimensions, promoted, resized, scale_of, wrapped
 from minitensor.ops import fft as rows
@@ -117,7 +118,7 @@ def _half_sizes(input: Any, s: Any, dim: Any, name: str) -> tuple[list[int], lis
     dims, sizes = dimensions(input, s, dim)
     if not dims:
         raise RuntimeError(f"{name} must transform at least one axis")
-    given = None if s is None else ([s] if isinstance(s, int) else list(s))
+    given = None if s is None else ints_of(s)
     last = 2 * (input.shape[dims[-1]] - 1) if given is None or given[-1] == -1 else given[-1]
     for n in (*sizes[:-1], last):
         check_size(n)

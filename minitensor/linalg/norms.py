@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from minitensor import _C
+from minitensor.composite.dims import ints_of
 from minitensor.composite.numbers import number
 from minitensor.composite.registry import autocast, grad_fn, one_node
 from minitensor.linalg.checks import linalg, matrices
@@ -72,7 +73,7 @@ def _check_dtype(x: Any, dtype: Any, name: str) -> None:
 
 
 def _dims(dim: Any, ndim: int) -> list[int]:
-    given = [dim] if isinstance(dim, int) else list(dim)
+    given = ints_of(dim)
     rank = max(ndim, 1)
     for d in given:
         if not -rank <= d < rank:
@@ -129,7 +130,7 @@ def matrix_norm(
     name = "linalg.matrix_norm"
     matrices(input, name)
     _check_dtype(input, dtype, name)
-    dims = [dim] if isinstance(dim, int) else list(dim)
+    dims = ints_of(dim)
     if len(dims) != 2:
         shown = ", ".join(map(str, dims))
         raise RuntimeError(f"{name}: dim must be a 2-tuple. Got {shown}")
@@ -180,7 +181,7 @@ def _of_singular_values(x: Any, first: int, second: int, keepdim: bool, combine:
 @linalg
 def norm(input: Any, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> _C.Tensor:
     """A vector norm along one dimension, a matrix norm along two; without `ord` the 2-norm of all elements."""
-    dims = None if dim is None else [dim] if isinstance(dim, int) else list(dim)
+    dims = None if dim is None else ints_of(dim)
     if dims is not None and len(dims) not in (1, 2):
         raise RuntimeError(f"linalg.norm: If dim is specified, it must be of length 1 or 2. Got {dims}")
     if dims is None and ord is not None and input.ndim not in (1, 2):

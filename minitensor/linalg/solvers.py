@@ -364,7 +364,7 @@ def cond(input: Any, p: Any = None) -> Tensor:
 
     if input.ndim < 2:
         raise RuntimeError("linalg.cond: The input tensor must have at least 2 dimensions.")
-    p = number(p, "linalg_cond", "p")
+    p = p if isinstance(p, str) else number(p, "linalg_cond", "p")
     if p is None or (not isinstance(p, str) and abs(p) == 2):
         if not input.numel():
             return ROWS["full"].call(tuple(input.shape[:-2]), 0.0, dtype=_real_dtype(input))

@@ -6,6 +6,7 @@ from typing import Any
 
 from minitensor import _C
 from minitensor.composite.layout import contiguous_format, preserve_format, strided
+from minitensor.creation import with_requires_grad
 from minitensor.sparse import coalesce, conversion, masks
 from minitensor.sparse.dispatch import HANDLERS, handler, refuse, replace
 from minitensor.sparse.tensor import (
@@ -351,7 +352,7 @@ def _empty(input: Any, dtype: Any, device: Any, requires_grad: bool, layout: Any
         shape[pattern.batch_dims] = second.shape[-1]
         kept = Pattern(pattern.layout, pattern.size, (first.to(device), second.to(device)), block=pattern.block)
         made = raw(kept, _C.empty(tuple(shape), dtype, device).zero_())
-    return made.requires_grad_() if requires_grad else made
+    return with_requires_grad(made, requires_grad)
 
 
 @handler("zeros_like")

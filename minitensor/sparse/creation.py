@@ -7,6 +7,7 @@ from typing import Any
 from minitensor import _C
 from minitensor.composite.layout import sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr
 from minitensor.creation import tensor as make_tensor
+from minitensor.creation import with_requires_grad
 from minitensor.sparse.invariants import check_compressed, check_coo, wants_checks
 from minitensor.sparse.tensor import BLOCKS, BY_COLUMNS, COMPRESSED, NAMES, Pattern, build, raw
 
@@ -46,10 +47,6 @@ def _sizes(size: Any, what: str) -> tuple[int, ...]:
     return sizes
 
 
-def _finished(made: Any, requires_grad: bool) -> Any:
-    return made.requires_grad_() if requires_grad else made
-
-
 def sparse_coo_tensor(
     indices: Any = None, values: Any = None, size: Any = None, *, dtype: Any = None, device: Any = None,
     pin_memory: bool = False, requires_grad: bool = False, check_invariants: bool | None = None,
@@ -72,7 +69,7 @@ def sparse_coo_tensor(
                 Pattern(sparse_coo, sizes, (none,), True),
                 _C.empty((0,), dtype if dtype is not None else _C.get_default_dtype(), device),
             )
-            return _finished(made, requires_grad)
+            return with_requires_grad(made, requires_grad)
         if indices is None:
             raise TypeError("sparse_coo_tensor() takes a size, or indices and values")
         elements = _values(values, dtype, device)
@@ -91,7 +88,7 @@ def sparse_coo_tensor(
         # What is made of values is a leaf unless these have a history.
         if requires_grad:
             made = raw(made._pattern, made._elements)
-        return _finished(made, requires_grad)
+        return with_requires_grad(made, requires_grad)
 
 
 def _coo_size(indices: Any, values: Any, size: Any) -> tuple[int, ...]:
@@ -182,7 +179,7 @@ def _compressed(
         made = build(pattern, elements)
         if requires_grad:
             made = raw(made._pattern, made._elements)
-        return _finished(made, requires_grad)
+        return with_requires_grad(made, requires_grad)
 
 
 def _check_shapes(layout: Any, compressed: Any, plain: Any, values: Any, size: tuple[int, ...]) -> None:

@@ -15,6 +15,7 @@ from minitensor import _C
 from minitensor._C import bfloat16, float8_e4m3fn, float16, float32, int8, int16, int32
 from minitensor._warning import warn
 from minitensor.autograd.function import Function
+from minitensor.creation import with_requires_grad
 from minitensor.nn.parameter import Parameter
 from minitensor.sparse.semi_structured_codes import decoded, encoded, pattern_bits, pruned, reordered, restored
 
@@ -68,7 +69,7 @@ class SparseSemiStructuredTensor(Tensor):
         for name, part in zip(_PARTS, parts, strict=True):
             setattr(made, name, None if part is None else part.detach())
         made.fuse_transpose_cusparselt, made.alg_id_cusparselt = fuse_transpose_cusparselt, alg_id_cusparselt
-        return made.requires_grad_() if requires_grad else made
+        return with_requires_grad(made, requires_grad)
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -9,6 +9,7 @@ from minitensor._C import Tensor, float32, float64, int64
 from minitensor._functions import offered
 from minitensor._functions.offered import full, rand, randint, stack, where
 from minitensor._warning import as_shown
+from minitensor.creation import with_requires_grad
 from minitensor.dtypes import finfo, iinfo
 
 __all__ = ["make_tensor"]
@@ -39,6 +40,10 @@ def make_tensor(
         raise TypeError(
             as_shown(f"make_tensor(): argument 'dtype' must be minitensor.dtype, not {type(dtype).__name__}")
         )
+    if requires_grad and not (dtype.is_floating_point or dtype.is_complex):
+        raise ValueError(
+            f"`requires_grad=True` is not supported for boolean and integral dtypes, but got dtype={dtype}"
+        )
     size = tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
     made = _fill(tuple(size), dtype, low, high)
     if exclude_zero:
@@ -47,7 +52,7 @@ def make_tensor(
     if noncontiguous and made.numel() > 1:
         made = stack((made, made), -1)[..., 0]
     made = made.to(device=device)
-    return made.requires_grad_() if requires_grad else made
+    return with_requires_grad(made, requires_grad)
 
 
 def _fill(size: tuple[int, ...], dtype: _C.dtype, low: float | None, high: float | None) -> Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,31 +9,9 @@ from typing import Any
 from minitensor import autograd
 from minitensor._C import Tensor, is_grad_enabled
 from minitensor._warning import warn
+from minitensor.autograd.hooks import RemovableHandle
 
 __all__ = ["BackwardHook", "RemovableHandle", "unserializable_hook", "warn_if_has_hooks"]
-
-_ids = itertools.count()
-
-
-class RemovableHandle:
-    """Removes a hook: by :meth:`remove`, or at the end of a ``with`` block."""
-
-    def __init__(self, hooks_dict: dict[int, Any], *, extra_dict: Any = None) -> None:
-        """`hooks_dict` has the hook under `id`, and `extra_dict`, a dict or a list of them, what is said of it."""
-        self.hooks_dict = hooks_dict
-        self.id = next(_ids)
-        self.extra_dict = extra_dict if isinstance(extra_dict, list) else [extra_dict] if extra_dict is not None else []
-
-    def remove(self) -> None:
-        """Remove the hook. Doing so twice is harmless."""
-        for hooks in (self.hooks_dict, *self.extra_dict):
-            hooks.pop(self.id, None)
-
-    def __enter__(self) -> RemovableHandle:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.remove()
 
 
 def add_hook(hooks: OrderedDict[int, Any], hook: Any, *extra: dict[int, Any], prepend: bool = False) -> RemovableHandle:

@@ -245,7 +245,7 @@ ARGUMENTS = {
 def test_numbers_that_require_grad_are_refused_whatever_their_value(name):
     """One times something is that, without what the one has to do with it."""
     x = mt.full((2, 2), 0.5)
-    with pytest.raises(TypeError, match="must be Number, not Tensor"):
+    with pytest.raises(TypeError, match=r"must be (Number|float), not Tensor"):
         ARGUMENTS[name](x.clone(), mt.tensor(1.0, requires_grad=True))
     for value in (1.0, 0.5):
         expected = ARGUMENTS[name](x.clone(), value)
@@ -286,7 +286,7 @@ def test_sizes_and_orders_are_whole_numbers(name):
 def test_attention_keeps_no_weights_of_a_chance_that_requires_grad():
     x = mt.ones(1, 2, 2)
     for value in (0.0, 0.5):
-        with pytest.raises(TypeError, match="argument 'dropout_p' must be Number, not Tensor"):
+        with pytest.raises(TypeError, match="argument 'dropout_p' must be float, not Tensor"):
             F.scaled_dot_product_attention(x, x, x, dropout_p=mt.tensor(value, requires_grad=True))
 
 

@@ -108,6 +108,74 @@ def test_what_is_taken():
     assert tau.grad is not None
 
 
+class _Index:
+    def __init__(self, value):
+        self.value = value
+
+    def __index__(self):
+        return self.value
+
+
+@pytest.mark.parametrize("whole", [np.int64, _Index])
+def test_whole_numbers_of_others(whole):
+    one, two = whole(1), whole(2)
+    x, image = mt.arange(12.0).reshape(3, 4), mt.ones(1, 2, 4, 4)
+    for call, expected in [
+        (lambda: x.narrow(0, one, one), [[4.0, 5.0, 6.0, 7.0]]),
+        (lambda: x[:1, :1].repeat(one, two), [[0.0, 0.0]]),
+        (lambda: mt.tile(x[:1, :1], (two,)), [[0.0, 0.0]]),
+        (lambda: x.tensor_split(one)[0], x.tolist()),
+        (lambda: x.hsplit(two)[0].shape, [3, 2]),
+        (lambda: x[0, :2].repeat_interleave(two), [0.0, 0.0, 1.0, 1.0]),
+        (lambda: x[0].unflatten(0, (two, -1)), [[0.0, 1.0], [2.0, 3.0]]),
+        (lambda: F.layer_norm(x[:, :1], [one]), [[0.0]] * 3),
+        (lambda: mt.nn.LayerNorm(two).normalized_shape, [2]),
+        (lambda: mt.nn.Linear(one, two)(x[:, :1]).shape, [3, 2]),
+        (lambda: F.max_pool2d(image, two).shape, [1, 2, 2, 2]),
+        (lambda: mt.nn.AvgPool2d(two)(image).shape, [1, 2, 2, 2]),
+        (lambda: F.conv2d(image, mt.ones(1, 2, 1, 1), stride=two).shape, [1, 1, 2, 2]),
+        (lambda: F.adaptive_max_pool2d(image, two).shape, [1, 2, 2, 2]),
+        (lambda: F.unfold(image, two).shape, [1, 8, 9]),
+        (lambda: F.local_response_norm(image, one, alpha=0.0).shape, [1, 2, 4, 4]),
+        (lambda: mt.fft.fft(x, one).shape, [3, 1]),
+        (lambda: mt.fft.fftshift(x, one)[0], [2.0, 3.0, 0.0, 1.0]),
+        (lambda: mt.linalg.norm(x[:, :1], dim=one), [0.0, 4.0, 8.0]),
+        (lambda: mt.gradient(x, dim=one)[0][0], [1.0] * 4),
+        (lambda: mt.nonzero_static(x[0], size=one), [[1]]),
+        (lambda: mt.multinomial(mt.tensor([0.0, 1.0]), one), [1]),
+        (lambda: mt.broadcast_shapes(one, 2), [2]),
+    ]:
+        found = call()
+        assert (found.tolist() if isinstance(found, mt.Tensor) else list(found)) == expected
+
+
+def test_orders_that_are_words():
+    x = mt.eye(2) * 2
+    assert mt.linalg.cond(x, "fro").item() == pytest.approx(2.0)
+    assert mt.linalg.cond(x, "nuc").item() == pytest.approx(4.0)
+
+
+def test_numpys_floats():
+    x = mt.tensor([[1.0, 2.0, 4.0]])
+    assert x.quantile(np.float32(0.5)).item() == 2.0
+    assert x.scatter(1, mt.tensor([[0]]), np.float32(3)).tolist() == [[3.0, 2.0, 4.0]]
+    assert F.fractional_max_pool2d(mt.ones(1, 1, 4, 4), 2, output_ratio=np.float32(0.5)).shape == (1, 1, 2, 2)
+    assert F.normalize(x, None, 0).tolist() == [[1.0, 1.0, 1.0]]
+
+
+def test_bools_are_no_ints_of_composed_functions():
+    x = mt.ones(2, 2)
+    for call in (
+        lambda: x.narrow(0, True, 1),
+        lambda: x.tensor_split(True),
+        lambda: F.max_pool2d(x[None], True),
+        lambda: x.max(True),
+        lambda: x.repeat_interleave(True),
+    ):
+        with pytest.raises(TypeError, match="bool"):
+            call()
+
+
 def test_numbers_that_are_none():
     x = mt.ones(2, 2)
     for call in (

@@ -70,6 +70,11 @@ _CREATED = {
     "rand": lambda flag: mt.rand(2, requires_grad=flag),
     "randn_like": lambda flag: mt.randn_like(_X, requires_grad=flag),
     "fftfreq": lambda flag: mt.fft.fftfreq(3, requires_grad=flag),
+    "make_tensor": lambda flag: mt.testing.make_tensor(2, dtype=mt.float32, device="cpu", requires_grad=flag),
+    "sparse_coo_tensor": lambda flag: mt.sparse_coo_tensor([[0]], [1.0], (2,), requires_grad=flag),
+    "an empty sparse_coo_tensor": lambda flag: mt.sparse_coo_tensor((2, 2), requires_grad=flag),
+    "sparse_csr_tensor": lambda flag: mt.sparse_csr_tensor([0, 1], [0], [1.0], (1, 2), requires_grad=flag),
+    "zeros_like of a sparse one": lambda flag: mt.zeros_like(_X.to_sparse(), requires_grad=flag),
     "hann_window": lambda flag: mt.hann_window(3, requires_grad=flag),
 }
 

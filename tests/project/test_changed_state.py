@@ -36,7 +36,7 @@ NONE_OF_RESULTS = {
         minitensor.distributed.groups.reduce_op:_CHECKED""",
     "counters whose numbers only tell things apart": """
         minitensor._jit.background_process:_numbers minitensor.compat.v1.framework.graph:_numbers
-        minitensor.fx.graph_module:_numbers minitensor.utils.hooks:_ids minitensor_jit.inspect.dump:_INDEXED
+        minitensor.autograd.hooks:_ids minitensor.fx.graph_module:_numbers minitensor_jit.inspect.dump:_INDEXED
         minitensor_jit.inspect.dump:_NUMBERS minitensor_jit.inspect.stages:_NUMBERS
         minitensor_jit.clustering.graph_dump:_folders""",
     "locks, threads, processes and what they have in hand": """

@@ -31,7 +31,7 @@ MINITENSOR = [
     ["_functions.torch_function", "creation", "dtypes", "functional", "futures", "settings"],
     ["_tensor.typed_tensors", "ops", "return_types", "storage", "streams", "timeline"],
     # Functions that call ops: how they are entered, those of linear algebra, all others.
-    ["composite.numbers", "composite.registry"],
+    ["composite.dims", "composite.numbers", "composite.registry"],
     ["_config", "backends", "cpu", "linalg", "profiler", "random"],
     ["session"],
     ["autograd", "composite", "cuda", "fft"],

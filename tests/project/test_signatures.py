@@ -29,7 +29,6 @@ STORAGES = (
 # Parameters of PyTorch's that are not here.
 LACKING = {
     "autograd.enable_grad": "orig_func",
-    "autograd.graph.RemovableHandle": "hooks_dict extra_dict",  # that of the core's nodes
     "autograd.graph.GradientEdge": "ownership_token",
     "autograd.graph.Node.": "self",
     "autograd.profiler.EventList.table": "time_unit",

@@ -63,6 +63,9 @@ bool is_of_kind(ArgType type, PyObject* object) {
     if (is_tensor(object)) return type != ArgType::Bool && !requires_grad(*tensor_of(object));
     switch (type) {
         case ArgType::Bool: return PyBool_Check(object);
+        case ArgType::Ints:
+            if (!is_int(object) && !PyBool_Check(object)) return true;  // the function says what is wrong with others
+            [[fallthrough]];
         case ArgType::Int:
             return is_int(object) && !PyBool_Check(object) && !PyFloat_Check(object) && !is_numpy(object, "numpy.bool");
         default:

@@ -72,15 +72,19 @@ void describe_kinds(OutFormObject* form) {
 
 // Calls the function, unless an argument is of another kind than its parameter.
 PyObject* call_checked(OutFormObject* form, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+    std::vector<ParameterKinds::Replaced> replaced;
+    const auto count = static_cast<size_t>(PyVectorcall_NARGS(nargsf));
     auto check = [&] {
         if (!form->kinds) describe_kinds(form);
-        if (form->checks)
-            form->checks->check(form->storing, args, static_cast<size_t>(PyVectorcall_NARGS(nargsf)), kwnames);
+        if (form->checks) form->checks->check(form->storing, args, count, kwnames, replaced);
         return true;
     };
     if (__builtin_expect(form->checks || !form->kinds, 1) && parameter_kinds && !guarded(check)) return nullptr;
     PyObject* function = names_out(kwnames) ? form->storing : form->plain;
-    return PyObject_Vectorcall(function, args, nargsf, kwnames);
+    if (__builtin_expect(replaced.empty(), 1)) return PyObject_Vectorcall(function, args, nargsf, kwnames);
+    std::vector<PyObject*> now(args, args + count + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0));
+    for (const auto& each : replaced) now[each.place] = each.object.get();
+    return PyObject_Vectorcall(function, now.data(), count, kwnames);
 }
 
 // A call's arguments as Python's functions get them; false with an error set.

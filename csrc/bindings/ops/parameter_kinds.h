@@ -22,11 +22,18 @@ bool is_bound_number(PyObject* object);
 class ParameterKinds {
   public:
     // `described` has (name, place, kind, optional) for each; the place of one that is only given by name is -1, the
-    // kind is "bool", "int" or "float".
+    // kind is "bool", "int", "float" or "ints", of which there may be one or several.
     explicit ParameterKinds(PyObject* described);
     bool empty() const { return parameters_.empty(); }
-    // Throws PyTorch's TypeError for the first that is of another kind.
-    void check(PyObject* function, PyObject* const* args, size_t count, PyObject* kwnames) const;
+    // What the function gets instead of an argument.
+    struct Replaced {
+        size_t place;
+        PyRef object;
+    };
+    // Throws PyTorch's TypeError for the first that is of another kind. The function gets Python's ints for NumPy's and
+    // for others with `__index__`.
+    void check(PyObject* function, PyObject* const* args, size_t count, PyObject* kwnames,
+               std::vector<Replaced>& replaced) const;
 
   private:
     struct Parameter {

@@ -6,9 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from minitensor import _C
 from minitensor._C import Tensor, int64
 from minitensor._functions.offered import arange, cat, full, gather, rand
 from minitensor.composite import composite
+from minitensor.composite.dims import is_int
 from minitensor.composite.numbers import whole_sizes
 from minitensor.composite.registry import autocast, grad_fn, one_node
 from minitensor.nn.functional.arguments import ntuple, spatial
@@ -37,9 +39,9 @@ _max_indices = ROWS["adaptive_max_pool_indices"].call
 _gather = ROWS["plane_gather"].call
 
 
-def _output_size(input: Tensor, output_size: Sizes, rank: int, what: str) -> tuple[int, ...]:
+def _output_size(input: Tensor, output_size: Any, rank: int, what: str) -> tuple[int, ...]:
     """Return the sizes, with the input's own in place of None."""
-    if output_size is None or isinstance(output_size, int):
+    if output_size is None or is_int(output_size):
         output_size = (output_size,) * rank
     elif rank > 1 and input.dim() <= len(output_size):
         raise ValueError(f"Input dimension should be at least {len(output_size) + 1}")
@@ -180,7 +182,7 @@ def _fractional(
     kernel = ntuple(kernel_size, rank, "kernel_size", what)
     image, batched = spatial(input, rank, what)
     if output_size is None:
-        ratios = (output_ratio,) * rank if isinstance(output_ratio, (int, float)) else tuple(output_ratio)
+        ratios = (output_ratio,) * rank if _C.is_of_kind("float", output_ratio) else tuple(output_ratio)
         if len(ratios) != rank:
             raise ValueError(f"{what} requires output_ratio to either be a single Int or tuple of Ints.")
         output_size = tuple(int(n * r) for n, r in zip(image.shape[2:], ratios, strict=True))

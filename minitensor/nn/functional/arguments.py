@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
 from minitensor._C import Tensor
 from minitensor._warning import warn
+from minitensor.composite.dims import is_int
 from minitensor.composite.numbers import whole_sizes
 
 __all__ = ["REDUCTIONS", "ntuple", "reduced", "reduction_of", "spatial"]
@@ -16,8 +18,8 @@ REDUCTIONS = ("none", "mean", "sum")
 
 def ntuple(value: Any, count: int, name: str, what: str = "") -> tuple[int, ...]:
     """Return `value` as `count` ints: one for all, or as many."""
-    if isinstance(value, int):
-        return (value,) * count
+    if is_int(value):
+        return (operator.index(value),) * count
     if isinstance(value, Tensor):
         value = value.tolist()
         if isinstance(value, int):

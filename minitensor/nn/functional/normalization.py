@@ -10,7 +10,8 @@ from minitensor._C import Size, Tensor, bfloat16, complex128, float16, float64
 from minitensor.amp.state import is_autocast_enabled
 from minitensor.autograd import no_grad
 from minitensor.composite import composite
-from minitensor.composite.numbers import number
+from minitensor.composite.dims import ints_of
+from minitensor.composite.numbers import number, whole_sizes
 from minitensor.composite.registry import autocast, grad_fn, shortcut
 from minitensor.ops import ROWS
 
@@ -186,7 +187,7 @@ def _torch_instance_norm(
 
 def _rows(input: Tensor, normalized_shape: Any, weight: Tensor | None, bias: Tensor | None) -> tuple[Tensor, Any, Any]:
     """Return the input as rows of what is normalised together, and weight and bias as vectors."""
-    shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    shape = whole_sizes(ints_of(normalized_shape), "layer_norm", "normalized_shape")
     if not shape:
         raise RuntimeError(
             "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, but got "
@@ -343,12 +344,12 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 0.0001, beta: f
 
 
 def normalize(
-    input: Tensor, p: float = 2.0, dim: int | Sequence[int] = 1, eps: float = 1e-12, out: Tensor | None = None
+    input: Tensor, p: float | None = 2.0, dim: int | Sequence[int] = 1, eps: float = 1e-12, out: Tensor | None = None
 ) -> Tensor:
     """Return the input divided by its ``p``-norm along ``dim``, which counts as ``eps`` at least."""
     from minitensor.nn.functional.distance import vector_norm
 
-    p = number(p, "norm", "p")
+    p = 2.0 if p is None else number(p, "norm", "p")
     if out is not None:
         _C.check_out("normalize", out, (input,), {})
     result = input / vector_norm(input, p, dim, keepdim=True).clamp(min=eps)

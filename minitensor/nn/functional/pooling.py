@@ -8,6 +8,7 @@ from typing import Any
 from minitensor import _C
 from minitensor._C import Tensor, int64
 from minitensor.composite import composite
+from minitensor.composite.dims import is_int
 from minitensor.composite.layout import in_format_of
 from minitensor.composite.numbers import whole_sizes
 from minitensor.composite.registry import autocast, grad_fn, shortcut, with_out
@@ -52,7 +53,7 @@ def _image(input: Tensor, rank: int, what: str) -> tuple[Tensor, bool]:
 
 
 def _strides(stride: Any, kernel: tuple[int, ...], rank: int, what: str) -> tuple[int, ...]:
-    if stride is None or (not isinstance(stride, int) and len(stride) == 0):
+    if stride is None or (not is_int(stride) and len(stride) == 0):
         return kernel
     return ntuple(stride, rank, "stride", what)
 

@@ -22,6 +22,8 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if weight.ndim == 1:
         if bias is not None:
             _check_dtypes(input, weight, bias)
+            if input.ndim > 1 or bias.ndim:
+                raise RuntimeError("mat2 must be a matrix, got 1-D tensor")
         result = _matmul(input, weight)
         return result if bias is None else result + bias
     matrix = _transpose(weight, 0, 1)

@@ -6,6 +6,7 @@ from typing import Any
 
 from minitensor._C import Tensor
 from minitensor._functions.offered import empty
+from minitensor.composite.dims import ints_of
 from minitensor.nn import functional as F
 from minitensor.nn import init
 from minitensor.nn.modules.module import Module
@@ -57,7 +58,7 @@ class CrossMapLRN2d(LocalResponseNorm):
 
 
 def _sizes(normalized_shape: Any) -> tuple[int, ...]:
-    return (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    return tuple(ints_of(normalized_shape))
 
 
 class LayerNorm(Module):
