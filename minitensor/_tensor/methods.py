@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from minitensor import _C
@@ -454,8 +454,8 @@ def _contains(self: Any, element: Any) -> bool:
     return bool(self.eq(element).any())
 
 
-def _reversed(self: Any) -> Iterator[Any]:
-    return reversed(tuple(self))
+def _reversed(self: Any) -> Any:
+    return self.flip(0) if self.ndim else self
 
 
 def _format(self: Any, spec: str) -> str:

@@ -86,8 +86,8 @@ def as_subclass(input: Any, cls: type) -> Any:
 
 @composite(function=False)
 def module_load(input: Any, other: Any, assign: bool = False) -> Any:
-    """What a module's load_state_dict puts in the place of this tensor: `other`, detached."""
-    return other.detach()
+    """What a module's load_state_dict puts in the place of this tensor: this one with other's values, or `other`."""
+    return other.detach() if assign else input.copy_(other).detach()
 
 
 @composite(function=False)

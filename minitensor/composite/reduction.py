@@ -252,6 +252,11 @@ def norm_except_dim(v: Any, pow: int = 2, dim: int = 0) -> Tensor:
     """The norm over all dimensions but dim, which stays; over all for dim -1."""
     if dim == -1:
         return vector_norm(v, pow)
+    if not v.ndim:
+        raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
+    dim = normal_dim(dim, v.ndim)
+    if v.ndim == 1:
+        return vector_norm(v.unsqueeze(1), pow, [1])  # no dimensions at all would mean all of them
     return vector_norm(v, pow, [d for d in range(v.ndim) if d != dim], True)
 
 

@@ -81,7 +81,7 @@ def _torch_ctc(
     input_lengths: Tensor | Sequence[int],
     target_lengths: Tensor | Sequence[int],
     blank: int = 0,
-    reduction: int = 1,
+    reduction: int = 0,
     zero_infinity: bool = False,
 ) -> Tensor:
     """Return the CTC loss. ``reduction`` is 0 for none, 1 for the mean, 2 for the sum."""

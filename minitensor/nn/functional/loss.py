@@ -9,7 +9,7 @@ from typing import Any
 from minitensor import _C
 from minitensor._C import Tensor, float16
 from minitensor._functions import offered
-from minitensor._functions.offered import exp, log, minimum, where
+from minitensor._functions.offered import broadcast_tensors, exp, log, minimum, where
 from minitensor._warning import warn
 from minitensor.composite import composite
 from minitensor.composite.numbers import number
@@ -37,13 +37,16 @@ __all__ = [
 ]
 
 
-def _warn_of_sizes(input: Tensor, target: Tensor) -> None:
+def _of_one_size(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """Both in the common size, with a warning if they were not; so none counts as a number in the result's dtype."""
     if input.shape != target.shape:
         warn(
             f"Using a target size ({target.shape}) that is different to the input size ({input.shape}). "
             "This will likely lead to incorrect results due to broadcasting. "
             "Please ensure they have the same size."
         )
+        input, target = broadcast_tensors(input, target)
+    return input, target
 
 
 def _weighted(losses: Tensor, weight: Tensor | None, reduction: str, input: Tensor) -> Tensor:
@@ -69,8 +72,7 @@ def mse_loss(
     """Return the squared difference, reduced to its "mean" or "sum", or, with "none", element by element."""
     if size_average is not None or reduce is not None:
         reduction = reduction_of(size_average, reduce, reduction)
-    _warn_of_sizes(input, target)
-    return _weighted(squared_difference(input, target), weight, reduction, input)
+    return _weighted(squared_difference(*_of_one_size(input, target)), weight, reduction, input)
 
 
 @autocast("float32", "float32")
@@ -85,8 +87,8 @@ def l1_loss(
     """Return the absolute difference, reduced."""
     if size_average is not None or reduce is not None:
         reduction = reduction_of(size_average, reduce, reduction)
-    _warn_of_sizes(input, target)
-    return _weighted((input - target).abs(), weight, reduction, input)
+    expanded, expanded_target = _of_one_size(input, target)
+    return _weighted((expanded - expanded_target).abs(), weight, reduction, input)
 
 
 @autocast("float32", "float32")
@@ -102,7 +104,7 @@ def smooth_l1_loss(
     """Return ``d ** 2 / (2 * beta)`` for differences ``|d| < beta``, ``|d| - beta / 2`` for larger ones, reduced."""
     if size_average is not None or reduce is not None:
         reduction = reduction_of(size_average, reduce, reduction)
-    _warn_of_sizes(input, target)
+    input, target = _of_one_size(input, target)
     if beta < 0:
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
     if beta == 0.0:
@@ -120,7 +122,9 @@ def huber_loss(
     weight: Tensor | None = None,
 ) -> Tensor:
     """Return ``d ** 2 / 2`` for differences ``|d| <= delta``, ``delta * (|d| - delta / 2)`` for others, reduced."""
-    _warn_of_sizes(input, target)
+    if weight is not None and weight.shape != input.shape:
+        raise ValueError("Weights and input must have the same size.")
+    input, target = _of_one_size(input, target)
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
     dtype = input.dtype
@@ -129,10 +133,8 @@ def huber_loss(
     d = signed.abs()
     near = where(d > delta, 0.0, signed)  # an infinite one has no part in the square's gradient
     losses = where(d > delta, (d - 0.5 * delta) * delta, near * near * 0.5)
-    losses = losses.to(dtype) if narrow else losses
+    losses = losses.to(dtype)
     if weight is not None:
-        if weight.shape != input.shape:
-            raise ValueError("Weights and input must have the same size.")
         losses = losses * weight
     return reduced(losses, reduction)
 
@@ -182,7 +184,7 @@ def _torch_with_logits(
     target: Tensor,
     weight: Tensor | None = None,
     pos_weight: Tensor | None = None,
-    reduction: int = 1,
+    reduction: int = 0,
 ) -> Tensor:
     """Return the cross entropy of logits and targets. ``reduction`` is 0 for none, 1 for the mean, 2 for the sum."""
     return binary_cross_entropy_with_logits(
@@ -371,7 +373,12 @@ def soft_margin_loss(
 
     if size_average is not None or reduce is not None:
         reduction = reduction_of(size_average, reduce, reduction)
-    return reduced(-logsigmoid(target * input), reduction)
+    losses = -logsigmoid(target * input)
+    if losses.shape != input.shape:
+        raise RuntimeError(
+            f"output with shape {list(input.shape)} doesn't match the broadcast shape {list(losses.shape)}"
+        )
+    return reduced(losses, reduction)
 
 
 @autocast("float32", "float32")
@@ -415,7 +422,7 @@ def _torch_triplet(
     p: float = 2,
     eps: float = 1e-06,
     swap: bool = False,
-    reduction: int = 1,
+    reduction: int = 0,
 ) -> Tensor:
     """Return the triplet margin loss. ``reduction`` is 0 for none, 1 for the mean, 2 for the sum."""
     return triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, reduction=REDUCTIONS[reduction])
@@ -496,7 +503,7 @@ def _triplet(
 def _offer(name: str, function: Callable[..., Tensor]) -> None:
     """Enter the package's own form of a loss, whose reduction is a number."""
 
-    def margin_form(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int = 1) -> Tensor:
+    def margin_form(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int = 0) -> Tensor:
         return function(input1, input2, target, margin, reduction=REDUCTIONS[reduction])
 
     margin_form.__doc__ = (
@@ -511,14 +518,14 @@ _offer("margin_ranking_loss", margin_ranking_loss)
 
 @composite(method=False, name="hinge_embedding_loss")
 @autocast("float32", "float32")
-def _torch_hinge(input: Tensor, target: Tensor, margin: float = 1.0, reduction: int = 1) -> Tensor:
+def _torch_hinge(input: Tensor, target: Tensor, margin: float = 1.0, reduction: int = 0) -> Tensor:
     """Return the hinge embedding loss. ``reduction`` is 0 for none, 1 for the mean, 2 for the sum."""
     return hinge_embedding_loss(input, target, margin, reduction=REDUCTIONS[reduction])
 
 
 @composite(method=False, name="kl_div")
 @autocast("float32", "float32")
-def _torch_kl_div(input: Tensor, target: Tensor, reduction: int = 1, *, log_target: bool = False) -> Tensor:
+def _torch_kl_div(input: Tensor, target: Tensor, reduction: int = 0, *, log_target: bool = False) -> Tensor:
     """Return the divergence's terms. ``reduction`` is 0 for none, 1 for the mean, 2 for the sum."""
     return _divergence(input, target, REDUCTIONS[reduction], log_target)
 

@@ -367,4 +367,4 @@ def multilabel_soft_margin_loss(
     losses = -(target * logsigmoid(input) + (1 - target) * logsigmoid(-input))
     if weight is not None:
         losses = losses * weight
-    return reduced(losses.mean(-1), reduction)
+    return reduced(losses.sum(-1) / input.shape[-1], reduction)  # losses may be broadcast
