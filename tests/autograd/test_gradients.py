@@ -282,6 +282,7 @@ def test_every_row_that_gives_fractions_has_a_gradient_or_none_by_its_nature():
         "searchsorted",
         "_order_rows",
         "_bincount",
+        "_refuse_where",
         "_histogramdd",
         "_lu_permutation",
         "_geqrf",
