@@ -30,3 +30,16 @@ def test_what_all_tensors_have_may_be_replaced(way, options, monkeypatch):
             results = [plain(x), recorded(x), recorded(x)]
         assert not mt.equal(results[0], before)
         assert all(mt.equal(result, results[0]) for result in results)
+
+
+def test_an_operator_of_all_tensors_is_found_again_after_clear(monkeypatch):
+    recorded = mt.function(lambda x: x + 1, jit_compile=True)
+    x = mt.ones(3)
+    for _ in range(3):
+        assert recorded(x).tolist() == [2.0, 2.0, 2.0]
+    with monkeypatch.context() as patch:
+        patch.setattr(mt.Tensor, "__add__", lambda self, other: self * 9)
+        recorded.clear()
+        assert recorded(x).tolist() == [9.0, 9.0, 9.0]
+    recorded.clear()
+    assert recorded(x).tolist() == [2.0, 2.0, 2.0]
