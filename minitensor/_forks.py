@@ -2,7 +2,9 @@
 
 A child has the forking thread alone: a lock that another thread held would be held there for ever, over something half
 done. So a fork takes all of these first, in whatever order others take them, and lets go of them in both processes. It
-waits for modules that others import, too: Python leaves those locked in the child.
+waits for modules that others import, too: Python leaves those locked in the child. Modules are imported when they are
+needed here, so forks wait for that from the first import on, and locks that others took nevertheless are none in the
+child.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import _frozen_importlib
 import _imp
 import functools
 import os
+import sys
 import threading
 import weakref
 from contextlib import suppress
@@ -29,6 +32,8 @@ class _Thread(threading.local):
     def __init__(self) -> None:
         self.forks: list[tuple[list[Any], list[Any]]] = []
         """What they hold, and what they could not wait for: a handler may fork in the middle of a fork."""
+        self.begun = 0
+        """How many have held it all in `_hold_first`."""
 
 
 _mine = _Thread()
@@ -64,7 +69,7 @@ def _imports() -> list[Any]:
     return [lock for lock in known if lock.owner not in (None, threading.get_ident())]
 
 
-_MOMENT = 0.02
+_MOMENT, _PATIENCE = 0.02, 60.0
 
 
 def _hold() -> None:
@@ -75,8 +80,10 @@ def _hold() -> None:
     wanted: Any = None
     while True:
         if wanted is not None:
-            wanted.acquire()
-            held.append(wanted)
+            if wanted.acquire(timeout=_PATIENCE):
+                held.append(wanted)
+            else:
+                may_wait = False
         wanted, missing = None, []
         for made in _all():  # also those that were made since
             if any(made is other for other in held):
@@ -109,8 +116,20 @@ class _Imports:
     release = staticmethod(_imp.release_lock)
 
 
+def _hold_first() -> None:
+    _hold()
+    _mine.begun += 1
+
+
+def _hold_last() -> None:
+    if _mine.begun:
+        _mine.begun -= 1
+    else:  # the first lock was made since this fork began, if any was
+        _hold()
+
+
 def _release() -> None:
-    held, _ = _mine.forks.pop() if _mine.forks else ([], [])  # a fork that began before `_register`
+    held, _ = _mine.forks.pop() if _mine.forks else ([], [])  # a fork that began before this was registered
     for made in held:
         made.release()
 
@@ -119,6 +138,13 @@ def _release_in_child() -> None:
     for made in _mine.forks[-1][1] if _mine.forks else ():
         made._at_fork_reinit()
     _release()
+    # What others were importing nevertheless is imported anew.
+    gone = _imports()
+    for name, reference in list(_module_locks.items()):
+        if any(reference() is lock for lock in gone):
+            _module_locks.pop(name, None)
+            if getattr(getattr(sys.modules.get(name), "__spec__", None), "_initializing", False):
+                del sys.modules[name]
 
 
 @functools.cache
@@ -127,4 +153,8 @@ def _register() -> None:
     import logging  # noqa: F401
 
     if hasattr(os, "register_at_fork"):
-        os.register_at_fork(before=_hold, after_in_parent=_release, after_in_child=_release_in_child)
+        os.register_at_fork(before=_hold_first)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_hold_last, after_in_parent=_release, after_in_child=_release_in_child)

@@ -334,8 +334,6 @@ NAMED = {
     "linalg.tensorinv": (lambda a: mt.linalg.tensorinv(a, ind=1), f"{A_VALUE} (tolist(),"),
     "inverse": (lambda a: a.inverse(), f"{A_VALUE} (tolist(),"),
     "nn.functional.one_hot": (lambda a: F.one_hot(a.long()), f"{A_VALUE} (item(),"),
-    "nn.functional.gaussian_nll_loss": (lambda a: F.gaussian_nll_loss(a, a, a), f"{A_VALUE} (bool(),"),
-    "bernoulli": (lambda a: mt.bernoulli(a / 9), f"{A_VALUE} (bool(),"),
     "cov": (lambda a: mt.cov(a, fweights=a[0].long()), f"{A_VALUE} (float(),"),
     "histc": (lambda a: mt.histc(a), f"{A_VALUE} (float(),"),
     "masked.median": (lambda a: mt.masked.median(a, 0, mask=a > 1), f"{A_VALUE} (bool(),"),

@@ -7,6 +7,7 @@ import importlib
 import os
 import re
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -373,6 +374,53 @@ def test_a_fork_waits_for_modules_that_others_import(tmp_path, monkeypatch):
         assert importlib.import_module("imported_slowly").value == 7
 
     forks.ends_well(work)
+    thread.join()
+    del sys.modules["imported_slowly"]
+
+
+def test_a_fork_waits_for_modules_before_any_lock_was_made(tmp_path):
+    (tmp_path / "imported_slowly.py").write_text("import time\ntime.sleep(0.2)\nvalue = 7\n")
+    program = f"""
+import importlib, os, sys, threading, warnings
+warnings.simplefilter("ignore", DeprecationWarning)
+sys.path[:0] = [{str(Path(mt.__file__).parents[1])!r}, {str(tmp_path)!r}]
+import minitensor
+from minitensor import _forks
+assert not _forks._locks
+thread = threading.Thread(target=importlib.import_module, args=("imported_slowly",))
+thread.start()
+while "imported_slowly" not in sys.modules: pass
+child = os.fork()
+if child == 0:
+    os._exit(importlib.import_module("imported_slowly").value)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+thread.join()
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+
+
+def test_what_others_were_importing_nevertheless_is_imported_anew_in_the_child(tmp_path, monkeypatch):
+    begun, done = threading.Event(), threading.Event()
+    monkeypatch.setitem(sys.modules, "events_of_this_test", type("Events", (), {"begun": begun, "done": done}))
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "imported_slowly.py").write_text(
+        "from events_of_this_test import begun, done\nbegun.set()\ndone.wait()\nvalue = 7\n"
+    )
+    thread = threading.Thread(target=importlib.import_module, args=("imported_slowly",))
+    thread.start()
+    begun.wait()
+    monkeypatch.setattr(_forks, "_imports", list)  # the fork sees none of it
+
+    def work():
+        monkeypatch.undo()
+        sys.modules["events_of_this_test"] = type("Events", (), {"begun": begun, "done": done})
+        sys.path.insert(0, str(tmp_path))
+        _forks._release_in_child()
+        done.set()
+        assert importlib.import_module("imported_slowly").value == 7
+
+    forks.ends_well(work)
+    done.set()
     thread.join()
     del sys.modules["imported_slowly"]
 
