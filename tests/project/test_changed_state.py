@@ -40,9 +40,9 @@ NONE_OF_RESULTS = {
         minitensor_jit.inspect.dump:_NUMBERS minitensor_jit.inspect.stages:_NUMBERS
         minitensor_jit.clustering.graph_dump:_folders""",
     "locks, threads, processes and what they have in hand": """
-        minitensor._forks:_locks minitensor._forks:_mine minitensor._jit.background_process:_jobs
-        minitensor._jit.background_process:_pid minitensor._jit.background_process:_put_off
-        minitensor._jit.background_process:_replies
+        minitensor._forks:_locks minitensor._forks:_mine minitensor._forks:_module_locks
+        minitensor._jit.background_process:_jobs minitensor._jit.background_process:_pid
+        minitensor._jit.background_process:_put_off minitensor._jit.background_process:_replies
         minitensor.distributed.groups.process_group:_live minitensor.distributed.groups.process_group:failed_limits
         minitensor.distributed.groups.world:_kept_stores minitensor.distributed.transport.mpi:_failed
         minitensor.nn.parallel.distributed:_GROUPS minitensor.nn.parallel.distributed:_REDUCERS
